@@ -1,0 +1,97 @@
+"""The one hierarchy of errors. Each class knows the HTTP status and the OpenAI error type that it becomes at the door."""
+
+from __future__ import annotations
+
+
+class OctavoError(Exception):
+    """Root of every error that Octavo raises on purpose.
+
+    Args:
+        message: A full sentence that says what is wrong and, where possible, the fix. Safe to show to a client.
+        param: The request field, flag or configuration key at fault.
+    """
+
+    status: int = 500
+    error_type: str = "internal_server_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class InvalidRequestError(OctavoError):
+    """A request that can never succeed as it stands; names the field and the limit."""
+
+    status = 400
+    error_type = "invalid_request_error"
+
+
+class AuthenticationError(OctavoError):
+    """No API key, or one that is not known."""
+
+    status = 401
+    error_type = "authentication_error"
+
+
+class NotFoundError(OctavoError):
+    """A model, route or object that does not exist."""
+
+    status = 404
+    error_type = "not_found_error"
+
+
+class OverloadedError(OctavoError):
+    """The waiting queue is full. `retry_after` is in seconds."""
+
+    status = 429
+    error_type = "overloaded_error"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after = retry_after
+
+
+class NotSupportedError(OctavoError):
+    """A feature that Octavo knows but this model, platform or build cannot serve."""
+
+    status = 501
+    error_type = "not_supported_error"
+
+
+class EngineDeadError(OctavoError):
+    """The engine process died; the request did not finish."""
+
+    status = 503
+    error_type = "engine_dead_error"
+
+
+class DrainingError(OctavoError):
+    """The server is shutting down and takes no new requests."""
+
+    status = 503
+    error_type = "unavailable_error"
+
+
+class ConfigError(OctavoError):
+    """A flag, environment variable or combination of settings that cannot work; raised before anything starts."""
+
+    error_type = "config_error"
+
+
+class CheckpointError(OctavoError):
+    """A model file that is damaged, incomplete or not what its metadata says. Names the file and the tensor or key."""
+
+    error_type = "checkpoint_error"
+
+    def __init__(self, message: str, *, file: str | None = None, tensor: str | None = None) -> None:
+        where = " ".join(part for part in (file and f"{file}:", tensor and f"tensor {tensor!r}:") if part)
+        super().__init__(f"{where} {message}" if where else message)
+        self.file = file
+        self.tensor = tensor
+
+
+class UnsupportedModelError(CheckpointError):
+    """An architecture, tokenizer, quantisation or setting that this build does not know. Never guessed around."""
+
+    error_type = "unsupported_model_error"
