@@ -1,0 +1,98 @@
+"""The sub-configs and their frozen aggregate. Every "auto" was already decided by `EngineArgs.create_engine_config()`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Which model, and what of it the engine may use."""
+
+    model: str
+    """Directory of a Hugging Face checkpoint, or a `.gguf` file."""
+    served_model_names: tuple[str, ...]
+    tokenizer: str
+    """Where the tokenizer lies: a directory or a `.gguf` file."""
+    dtype: str
+    """Computation and cache dtype as the checkpoint has it: `float32`, `bfloat16` or `float16`."""
+    max_model_len: int
+    """Tokens of prompt and answer together."""
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    seed: int = 0
+    max_logprobs: int = 20
+    """Largest `logprobs` a request may ask for; -1: the whole vocabulary."""
+    default_sampling: tuple[tuple[str, float | int], ...] = ()
+    """Sampling defaults from `generation_config.json`, as (name, value) pairs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheConfig:
+    """Pages of the key-value cache."""
+
+    block_size: int = 32
+    """Tokens a page: 16, 32, 64 or 128."""
+    dtype: str = "float32"
+    """`float32`, `bfloat16` or `float16`."""
+    num_blocks: int | None = None
+    """Pages in the pool, the null page not counted; None: from `memory_bytes`, or from the memory that is free."""
+    memory_bytes: int | None = None
+    memory_utilization: float = 0.9
+    """Share of the free memory (cgroup limits included) that weights and pages may take together."""
+    enable_prefix_caching: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerConfig:
+    """Who runs when."""
+
+    policy: str = "fcfs"
+    """`fcfs` or `priority` (lower value first, then arrival)."""
+    max_num_batched_tokens: int = 2048
+    max_num_seqs: int = 256
+    long_prefill_token_threshold: int = 512
+    """Prefill tokens one request may take in a step while others decode: bounds how long a decode waits. 0: no bound."""
+    enable_chunked_prefill: bool = True
+    max_num_queued_reqs: int = 1024
+    """Waiting requests beyond which new ones are refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceConfig:
+    """Where and with how many threads to compute."""
+
+    device: str = "cpu"
+    num_threads: int = 0
+    """0: as many as the affinity mask and the cgroup quota allow."""
+    isa: str = ""
+    """Force a lower instruction set (`scalar`, `avx2`, ...); empty: the best the processor has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadConfig:
+    """How weights come in."""
+
+    load_format: str = "auto"
+    """`auto`, `safetensors`, `gguf` or `dummy`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservabilityConfig:
+    """Logs and metrics."""
+
+    log_stats_interval: float = 10.0
+    """Seconds between the periodic log lines; 0: none."""
+    metrics_prefix: str = "octavo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OctavoConfig:
+    """Everything, cross-checked once. Parts take the sub-config they need, never the whole."""
+
+    model: ModelConfig
+    cache: CacheConfig
+    scheduler: SchedulerConfig
+    device: DeviceConfig
+    load: LoadConfig
+    observability: ObservabilityConfig

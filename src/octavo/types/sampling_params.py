@@ -1,0 +1,140 @@
+"""What a client may ask of the sampler. Names and meanings are vLLM's, so that code can switch by its import."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from octavo.lib.errors import InvalidRequestError
+
+MAX_N = 16384
+MAX_STOP_STRINGS = 64
+MAX_LOGIT_BIAS = 4096
+MAX_LOGPROBS_FIELD = 1 << 20
+SEED_MAX = 2**63 - 1
+# Below this a temperature cannot be told from greedy in float32 (and 1/t would overflow): treated as greedy.
+GREEDY_EPSILON = 1e-5
+
+
+class RequestOutputKind(enum.IntEnum):
+    """How often and how much of an answer is handed out."""
+
+    CUMULATIVE = 0
+    DELTA = 1
+    FINAL_ONLY = 2
+
+
+class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """Sampling parameters of one request; checked when made.
+
+    Raises:
+        InvalidRequestError: a value is out of its range; `param` names the field and the message its limit.
+    """
+
+    n: int = 1
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: str | Sequence[str] | None = None
+    stop_token_ids: Sequence[int] | None = None
+    ignore_eos: bool = False
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    detokenize: bool = True
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
+    logit_bias: dict[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        self._check_integers()
+        self._check_floats()
+        self._check_stops()
+        self._check_logit_bias()
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is always taken (ties: the lowest id)."""
+        return self.temperature < GREEDY_EPSILON
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """`stop` as a tuple, whatever form it was given in."""
+        if self.stop is None:
+            return ()
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    def _check_integers(self) -> None:
+        _in_range("n", self.n, 1, MAX_N)
+        _in_range("top_k", self.top_k, -1, 2**31 - 1)
+        _in_range("min_tokens", self.min_tokens, 0, 2**31 - 1)
+        if self.seed is not None:
+            _in_range("seed", self.seed, -SEED_MAX - 1, SEED_MAX)
+        if self.max_tokens is not None:
+            _in_range("max_tokens", self.max_tokens, 1, 2**31 - 1)
+            if self.min_tokens > self.max_tokens:
+                _refuse("min_tokens", f"must not exceed max_tokens ({self.max_tokens}), got {self.min_tokens}")
+        for name in ("logprobs", "prompt_logprobs"):
+            value = getattr(self, name)
+            if value is not None:
+                _in_range(name, value, -1, MAX_LOGPROBS_FIELD)
+
+    def _check_floats(self) -> None:
+        _in_range("temperature", self.temperature, 0.0, 100.0)
+        _in_range("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        _in_range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _in_range("min_p", self.min_p, 0.0, 1.0)
+        for name, upper in (("top_p", 1.0), ("repetition_penalty", 100.0)):
+            value = getattr(self, name)
+            _in_range(name, value, 0.0, upper)
+            if value == 0.0:
+                _refuse(name, "must be greater than 0")
+
+    def _check_stops(self) -> None:
+        strings = self.stop_strings
+        if len(strings) > MAX_STOP_STRINGS:
+            _refuse("stop", f"takes at most {MAX_STOP_STRINGS} strings, got {len(strings)}")
+        if any(not isinstance(text, str) or not text for text in strings):
+            _refuse("stop", "must be non-empty strings")
+        for token in self.stop_token_ids or ():
+            _in_range("stop_token_ids", token, 0, 2**31 - 1)
+
+    def _check_logit_bias(self) -> None:
+        bias = self.logit_bias or {}
+        if len(bias) > MAX_LOGIT_BIAS:
+            _refuse("logit_bias", f"takes at most {MAX_LOGIT_BIAS} entries, got {len(bias)}")
+        for token, value in bias.items():
+            _in_range("logit_bias", token, 0, 2**31 - 1)
+            _in_range("logit_bias", value, -100.0, 100.0)
+
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Refuse token ids that the model does not have.
+
+        Raises:
+            InvalidRequestError: an id in `logit_bias` or `stop_token_ids` is not below `vocab_size`.
+        """
+        for name, ids in (("logit_bias", self.logit_bias or ()), ("stop_token_ids", self.stop_token_ids or ())):
+            for token in ids:
+                if token >= vocab_size:
+                    _refuse(name, f"token id {token} is outside the vocabulary (size {vocab_size})")
+
+
+def _refuse(name: str, why: str) -> None:
+    raise InvalidRequestError(f"{name} {why}", param=name)
+
+
+def _in_range(name: str, value: float, low: float, high: float) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not low <= value <= high:
+        _refuse(name, f"must be between {low} and {high}, got {value!r}")
