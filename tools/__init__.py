@@ -1,0 +1,1 @@
+"""What the Makefile runs beside the product."""

@@ -1,0 +1,1 @@
+"""House rules as programs: each module is one check and exits non-zero with what to mend."""
