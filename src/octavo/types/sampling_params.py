@@ -84,7 +84,9 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         if self.max_tokens is not None:
             _in_range("max_tokens", self.max_tokens, 1, 2**31 - 1)
             if self.min_tokens > self.max_tokens:
-                _refuse("min_tokens", f"must not exceed max_tokens ({self.max_tokens}), got {self.min_tokens}")
+                _refuse(
+                    "min_tokens", f"must not exceed max_tokens ({self.max_tokens}), got {self.min_tokens}"
+                )
         for name in ("logprobs", "prompt_logprobs"):
             value = getattr(self, name)
             if value is not None:
@@ -124,7 +126,10 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         Raises:
             InvalidRequestError: an id in `logit_bias` or `stop_token_ids` is not below `vocab_size`.
         """
-        for name, ids in (("logit_bias", self.logit_bias or ()), ("stop_token_ids", self.stop_token_ids or ())):
+        for name, ids in (
+            ("logit_bias", self.logit_bias or ()),
+            ("stop_token_ids", self.stop_token_ids or ()),
+        ):
             for token in ids:
                 if token >= vocab_size:
                     _refuse(name, f"token id {token} is outside the vocabulary (size {vocab_size})")
