@@ -1,0 +1,21 @@
+"""The plain torch twin of every op: the statement of what each kernel computes. They run on any device and dtype."""
+
+from octavo.ops.reference.activation import act_mul, activation, softcap
+from octavo.ops.reference.attention import paged_attention, write_kv
+from octavo.ops.reference.norm import layer_norm, rms_norm
+from octavo.ops.reference.rope import rope
+from octavo.ops.reference.sampling import argmax, logprobs, sample
+
+__all__ = [
+    "act_mul",
+    "activation",
+    "argmax",
+    "layer_norm",
+    "logprobs",
+    "paged_attention",
+    "rms_norm",
+    "rope",
+    "sample",
+    "softcap",
+    "write_kv",
+]
