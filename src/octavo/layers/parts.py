@@ -206,4 +206,3 @@ class Sandwich:
 
 
 Block = PreNorm | Sandwich
-

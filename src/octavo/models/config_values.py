@@ -83,6 +83,14 @@ class ConfigValues:
         assert value is None or isinstance(value, (int, float))
         return None if value is None else _Float(value)
 
+    def limit(self, key: _Str, default: _Int | _Required = REQUIRED) -> _Int:
+        """A whole number that an explicit `null` switches off: then 0. The default is for absence."""
+        return 0 if self.values.get(key, REQUIRED) is None else self.int(key, default)
+
+    def cap(self, key: _Str, default: _Float | _Required = REQUIRED) -> _Float:
+        """A number that an explicit `null` switches off: then 0. The default is for absence."""
+        return 0.0 if self.values.get(key, REQUIRED) is None else self.float(key, default)
+
     def bool(self, key: _Str, default: _Bool | _Required = REQUIRED) -> _Bool:
         """`true` or `false`."""
         value = self._typed(key, (bool,), "true or false", default)

@@ -51,7 +51,9 @@ class DecoderSpec:
 
 def with_windows(block: Block, windows: Sequence[int]) -> tuple[Block, ...]:
     """`block` once per entry, its attention seeing that many tokens (0: all)."""
-    return tuple(_with_mixer(block, dataclasses.replace(_attention(block), window=window)) for window in windows)
+    return tuple(
+        _with_mixer(block, dataclasses.replace(_attention(block), window=window)) for window in windows
+    )
 
 
 def with_positions(layers: Sequence[Block], positions: Sequence[Rope | NoPE]) -> tuple[Block, ...]:

@@ -1,0 +1,76 @@
+"""Llama 1-3 and what shares its shape (Mistral, SmolLM 1 and 2, ...).
+
+Touvron et al. 2023 (arXiv 2302.13971); Jiang et al. 2023 (arXiv 2310.06825) for Mistral's sliding window.
+"""
+
+from __future__ import annotations
+
+from octavo.layers.parts import Attention, Embedding, GatedMLP, Head, PreNorm, RMSNorm
+from octavo.models.hf_config import HFConfig
+from octavo.models.rope_config import scaled_positions
+from octavo.models.spec import DecoderSpec, with_windows
+
+
+def llama(hf: HFConfig, window: int = 0) -> DecoderSpec:
+    """A Llama; Mistral's older models see only `window` tokens back in every layer."""
+    hf.expect("hidden_act", "silu")
+    bias, rope, norm = hf.bool("attention_bias", False), hf.rope(), RMSNorm(hf.rms_eps())
+    attention = Attention(
+        heads=hf.num_heads(),
+        kv_heads=hf.num_kv_heads(),
+        head_dim=hf.head_dim(),
+        position=rope,
+        bias=bias,
+        out_bias=bias and not hf.is_gguf,
+        pairwise_rows=hf.is_gguf,
+    )
+    mlp = GatedMLP(hf.int("intermediate_size"), act="silu", bias=hf.bool("mlp_bias", False))
+    return DecoderSpec(
+        vocab_size=hf.int("vocab_size"),
+        hidden_size=hf.int("hidden_size"),
+        max_position=scaled_positions(rope, hf.int("max_position_embeddings")),
+        embedding=Embedding(),
+        layers=with_windows(PreNorm(attention, mlp, norm), [window] * hf.int("num_hidden_layers")),
+        norm=norm,
+        head=Head(tied=hf.bool("tie_word_embeddings", False)),
+    )
+
+
+def mistral(hf: HFConfig) -> DecoderSpec:
+    return llama(hf, window=hf.limit("sliding_window"))
+
+
+ARCHITECTURES = {"LlamaForCausalLM": llama, "MistralForCausalLM": mistral}
+GGUF = {"llama": llama}
+
+_SHAPE = {
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+}
+TINY: dict[str, dict[str, object]] = {
+    "LlamaForCausalLM": _SHAPE,
+    "LlamaForCausalLM+llama3": {
+        **_SHAPE,
+        "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+    },
+    "LlamaForCausalLM+linear": {
+        **_SHAPE,
+        "max_position_embeddings": 128,
+        "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
+    },
+    "LlamaForCausalLM+bias": {**_SHAPE, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 4},
+    "MistralForCausalLM": {**_SHAPE, "head_dim": 32, "sliding_window": 24},
+}

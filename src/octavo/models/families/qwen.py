@@ -1,0 +1,79 @@
+"""Qwen 2, 2.5 (arXiv 2407.10671, 2412.15115) and dense Qwen 3 (arXiv 2505.09388)."""
+
+from __future__ import annotations
+
+from octavo.layers.parts import Attention, Embedding, GatedMLP, Head, PreNorm, RMSNorm
+from octavo.models.hf_config import HFConfig
+from octavo.models.rope_config import scaled_positions
+from octavo.models.spec import DecoderSpec, with_windows
+
+
+def qwen2(hf: HFConfig) -> DecoderSpec:
+    hf.expect("attention_bias", True)
+    return _qwen(hf, bias=True)
+
+
+def qwen3(hf: HFConfig) -> DecoderSpec:
+    return _qwen(hf, bias=hf.bool("attention_bias", False), qk_norm=RMSNorm(hf.rms_eps()))
+
+
+def _qwen(hf: HFConfig, *, bias: bool, qk_norm: RMSNorm | None = None) -> DecoderSpec:
+    hf.expect("hidden_act", "silu")
+    rope, norm = hf.rope(), RMSNorm(hf.rms_eps())
+    attention = Attention(
+        heads=hf.num_heads(),
+        kv_heads=hf.num_kv_heads(),
+        head_dim=hf.head_dim(),
+        position=rope,
+        bias=bias,
+        # Qwen 2 has no output bias; Qwen 3's one switch means all four projections.
+        out_bias=bias and qk_norm is not None,
+        qk_norm=qk_norm,
+    )
+    block = PreNorm(attention, GatedMLP(hf.int("intermediate_size"), act="silu"), norm)
+    return DecoderSpec(
+        vocab_size=hf.int("vocab_size"),
+        hidden_size=hf.int("hidden_size"),
+        max_position=scaled_positions(rope, hf.int("max_position_embeddings")),
+        embedding=Embedding(),
+        layers=with_windows(block, _windows(hf)),
+        norm=norm,
+        head=Head(tied=hf.bool("tie_word_embeddings", False)),
+    )
+
+
+def _windows(hf: HFConfig) -> list[int]:
+    """Layers from `max_window_layers` on slide, if sliding is switched on at all."""
+    layers = hf.int("num_hidden_layers")
+    sliding, window, first = (
+        hf.bool("use_sliding_window", False),
+        hf.limit("sliding_window", 0),
+        hf.int("max_window_layers", 0),
+    )
+    return hf.layer_windows(window, [sliding and index >= first for index in range(layers)])
+
+
+ARCHITECTURES = {"Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3}
+GGUF = {"qwen2": qwen2, "qwen3": qwen3}
+
+_SHAPE = {
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+}
+TINY: dict[str, dict[str, object]] = {
+    "Qwen2ForCausalLM": _SHAPE,
+    "Qwen2ForCausalLM+window": {
+        **_SHAPE,
+        "use_sliding_window": True,
+        "sliding_window": 20,
+        "max_window_layers": 1,
+        "tie_word_embeddings": True,
+    },
+    "Qwen3ForCausalLM": {**_SHAPE, "head_dim": 32},
+    "Qwen3ForCausalLM+bias": {**_SHAPE, "head_dim": 16, "attention_bias": True},
+}

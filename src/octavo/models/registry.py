@@ -1,0 +1,66 @@
+"""Finds the family of an architecture without importing every family, and has no list to edit.
+
+The keys of the literal dictionaries `ARCHITECTURES`, `GGUF` and `TINY` of each file in `families/` are read by
+`ast`; only the one file that is needed is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+from octavo.lib.errors import UnsupportedModelError
+from octavo.models.hf_config import HFConfig
+from octavo.models.spec import DecoderSpec
+
+_FOLDER = Path(__file__).with_name("families")
+TABLES = ("ARCHITECTURES", "GGUF", "TINY")
+
+
+def build_spec(hf: HFConfig) -> DecoderSpec:
+    """The spec of a configuration.
+
+    Raises:
+        UnsupportedModelError: the architecture, or one of its settings, is not known.
+        CheckpointError: a setting is missing or of the wrong type.
+    """
+    table = "GGUF" if hf.is_gguf else "ARCHITECTURES"
+    names = discover(table)
+    if hf.architecture not in names:
+        raise UnsupportedModelError(
+            f"architecture {hf.architecture!r} is not supported; supported are {', '.join(sorted(names))}",
+            file=hf.origin,
+        )
+    module = importlib.import_module(f"octavo.models.families.{names[hf.architecture]}")
+    family: Callable[[HFConfig], DecoderSpec] = getattr(module, table)[hf.architecture]
+    spec = family(hf)
+    hf.finish()
+    return spec
+
+
+@functools.cache
+def discover(table: str) -> dict[str, str]:
+    """Keys of one of `TABLES` over all family files, each with its file's module name."""
+    return {key: file.stem for file in family_files() for key in literal_keys(file, table)}
+
+
+def family_files() -> list[Path]:
+    return sorted(file for file in _FOLDER.glob("*.py") if file.stem != "__init__")
+
+
+def literal_keys(file: Path, table: str) -> list[str]:
+    """The string keys of the dictionary that `file` assigns to `table`; none where it does not."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        value = getattr(node, "value", None)
+        if table in names and isinstance(value, ast.Dict):
+            return [
+                key.value
+                for key in value.keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            ]
+    return []
