@@ -1,0 +1,31 @@
+"""The seam between an engine and the processes or devices that compute for it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from octavo.types.kv import KVLayout
+from octavo.types.step import StepOutput, StepPlan
+from octavo.worker.worker import LoadedModel
+
+__all__ = ["Executor", "LoadedModel"]
+
+
+class Executor(Protocol):
+    """Owns the workers of one engine. Calls come in the order load, allocate_kv, execute_model..., shutdown."""
+
+    def load(self) -> LoadedModel:
+        """Load the model.
+
+        Raises:
+            OctavoError: what is wrong with the device or the model's files.
+        """
+
+    def allocate_kv(self, layout: KVLayout, num_blocks: int) -> None:
+        """Reserve pages for `num_blocks` blocks (and the null page), and warm up."""
+
+    def execute_model(self, plan: StepPlan) -> StepOutput:
+        """Run one step; one result for each scheduled request."""
+
+    def shutdown(self) -> None:
+        """Free everything. May be called twice."""

@@ -1,0 +1,31 @@
+"""One worker in the engine's own process."""
+
+from __future__ import annotations
+
+from octavo.config.octavo_config import OctavoConfig
+from octavo.types.kv import KVLayout
+from octavo.types.step import StepOutput, StepPlan
+from octavo.worker.worker import LoadedModel, Worker
+
+
+class UniprocExecutor:
+    """Executor with a single worker, called directly."""
+
+    def __init__(self, config: OctavoConfig) -> None:
+        self._worker = Worker(config.model, config.load, config.device, config.scheduler)
+
+    def load(self) -> LoadedModel:
+        """See `Executor.load`."""
+        return self._worker.load()
+
+    def allocate_kv(self, layout: KVLayout, num_blocks: int) -> None:
+        """See `Executor.allocate_kv`."""
+        self._worker.allocate_kv(layout, num_blocks)
+
+    def execute_model(self, plan: StepPlan) -> StepOutput:
+        """See `Executor.execute_model`."""
+        return self._worker.execute_model(plan)
+
+    def shutdown(self) -> None:
+        """See `Executor.shutdown`."""
+        self._worker.release()

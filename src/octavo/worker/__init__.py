@@ -1,0 +1,1 @@
+"""One rank's share of the work: the persistent batch, the page tensors and the step."""

@@ -1,0 +1,44 @@
+"""Growing tables of int32 with a row for each slot of the persistent batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class GrowingTable:
+    """Rows of different length over one array that doubles its width when a row outgrows it."""
+
+    def __init__(self, num_rows: int, width: int = 256) -> None:
+        self.values = np.zeros((num_rows, width), np.int32)
+        """[rows, width]; what lies beyond a row's length is left over from earlier rows."""
+        self.lengths = np.zeros(num_rows, np.int64)
+
+    def set_row(self, row: int, items: Sequence[int]) -> None:
+        """Replace a row."""
+        self.lengths[row] = 0
+        self.extend(row, items)
+
+    def extend(self, row: int, items: Sequence[int]) -> None:
+        """Append to a row."""
+        start = int(self.lengths[row])
+        end = start + len(items)
+        self._reserve(end)
+        self.values[row, start:end] = items
+        self.lengths[row] = end
+
+    def append_each(self, rows: NDArray[np.int64], items: NDArray[np.int64]) -> None:
+        """Append one item to each of several distinct rows."""
+        ends = self.lengths[rows]
+        self._reserve(int(ends.max(initial=0)) + 1)
+        self.values[rows, ends] = items
+        self.lengths[rows] = ends + 1
+
+    def _reserve(self, width: int) -> None:
+        have = self.values.shape[1]
+        if width > have:
+            grown = np.zeros((len(self.values), max(width, 2 * have)), np.int32)
+            grown[:, :have] = self.values
+            self.values = grown

@@ -1,0 +1,176 @@
+"""The persistent batch: what is known of each running request, so that a step sends only what changed.
+
+Everything a step needs is computed with a fixed number of array operations, however many requests it holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from octavo.attention.metadata import AttentionMetadata, GroupMetadata
+from octavo.lib.errors import OctavoError
+from octavo.sampling import SamplingTable
+from octavo.types.kv import KVLayout
+from octavo.types.step import NewRequest, StepPlan
+from octavo.worker.arrays import GrowingTable
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStep:
+    """One step as arrays. S scheduled requests, M tokens, R of the requests are sampled."""
+
+    request_ids: list[str]
+    """[S] in batch order."""
+    slots: NDArray[np.int64]
+    """[S]."""
+    start: NDArray[np.int64]
+    """[S] position of each request's first token of this step."""
+    query_start: NDArray[np.int32]
+    """[S+1]."""
+    sampled: NDArray[np.int64]
+    """[R] indices into the S requests, ascending."""
+    token_ids: torch.Tensor
+    """[M] int64."""
+    positions: torch.Tensor
+    """[M] int64."""
+    attention: AttentionMetadata
+
+    def sampled_rows(self) -> torch.Tensor:
+        """[R] int64: the row of the M whose logits give each sampled request's next token."""
+        return torch.from_numpy(self.query_start[1:][self.sampled].astype(np.int64) - 1)
+
+
+class InputBatch:
+    """Tokens, pages and sampling state of all running requests.
+
+    Args:
+        layout: Page geometry.
+        max_num_seqs: Slots.
+        vocab_size: Columns of the logits.
+    """
+
+    def __init__(self, layout: KVLayout, max_num_seqs: int, vocab_size: int) -> None:
+        self.tokens = GrowingTable(max_num_seqs)
+        self.pages = [GrowingTable(max_num_seqs, 16) for _ in layout.groups]
+        self.sampling = SamplingTable(max_num_seqs, vocab_size)
+        self.num_computed = np.zeros(max_num_seqs, np.int64)
+        self.num_prompt = np.zeros(max_num_seqs, np.int64)
+        self.wants_prompt_logprobs = np.zeros(max_num_seqs, np.bool_)
+        self._block_size = layout.block_size
+        self._slot_of: dict[str, int] = {}
+        self._free = list(range(max_num_seqs - 1, -1, -1))
+
+    def update(self, plan: StepPlan) -> None:
+        """Take in what changed since the last step: requests that left, came, or got pages."""
+        for request_id in plan.released:
+            self._remove(request_id)
+        for request in plan.new_requests:
+            self._add(request)
+        for request_id, groups in plan.new_block_ids.items():
+            slot = self._slot(request_id)
+            for table, block_ids in zip(self.pages, groups, strict=True):
+                if block_ids:
+                    table.extend(slot, block_ids)
+
+    def prepare(self, plan: StepPlan) -> PreparedStep:
+        """The arrays of a step.
+
+        Raises:
+            OctavoError: the plan names an unknown request, or schedules tokens that are not known or have no page.
+        """
+        request_ids = list(plan.num_scheduled_tokens)
+        slots = np.array([self._slot(request_id) for request_id in request_ids], np.int64)
+        counts = np.fromiter(plan.num_scheduled_tokens.values(), np.int64, len(slots))
+        start = self.num_computed[slots]
+        end = start + counts
+        self._check(request_ids, slots, end)
+        query_start = np.zeros(len(slots) + 1, np.int64)
+        np.cumsum(counts, out=query_start[1:])
+        rows = np.repeat(slots, counts)
+        positions = np.arange(query_start[-1]) + np.repeat(start - query_start[:-1], counts)
+        query_start_32 = query_start.astype(np.int32)
+        return PreparedStep(
+            request_ids,
+            slots,
+            start,
+            query_start_32,
+            np.flatnonzero(end == self.tokens.lengths[slots]),
+            torch.from_numpy(self.tokens.values[rows, positions].astype(np.int64)),
+            torch.from_numpy(positions),
+            AttentionMetadata(
+                torch.from_numpy(query_start_32),
+                torch.from_numpy(end.astype(np.int32)),
+                tuple(self._group(table, slots, rows, positions, end) for table in self.pages),
+            ),
+        )
+
+    def advance(self, step: PreparedStep) -> None:
+        """Note that the step's tokens now have their keys and values."""
+        self.num_computed[step.slots] = step.start + np.diff(step.query_start)
+
+    def append(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
+        """Add one sampled token to each of several requests."""
+        self.tokens.append_each(slots, token_ids)
+        for slot, token in zip(slots.tolist(), token_ids.tolist(), strict=True):
+            self.sampling.append(slot, token)
+
+    def _group(
+        self,
+        table: GrowingTable,
+        slots: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        end: NDArray[np.int64],
+    ) -> GroupMetadata:
+        page, offset = np.divmod(positions, self._block_size)
+        blocks = table.values[rows, page].astype(np.int64)
+        # Tokens whose page the scheduler did not keep (out of every later window) are not written anywhere.
+        slot_mapping = np.where(blocks == 0, -1, blocks * self._block_size + offset)
+        width = -(-int(end.max(initial=1)) // self._block_size)
+        return GroupMetadata(torch.from_numpy(table.values[slots, :width]), torch.from_numpy(slot_mapping))
+
+    def _check(self, request_ids: list[str], slots: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        known = self.tokens.lengths[slots]
+        pages = np.minimum.reduce([table.lengths[slots] for table in self.pages]) * self._block_size
+        wrong = np.flatnonzero((end > known) | (end > pages))
+        if len(wrong):
+            first = int(wrong[0])
+            raise OctavoError(
+                f"the plan runs request {request_ids[first]!r} up to token {end[first]}, "
+                f"but {known[first]} tokens are known and {pages[first]} have pages"
+            )
+
+    def _add(self, request: NewRequest) -> None:
+        if request.request_id in self._slot_of:
+            raise OctavoError(f"request {request.request_id!r} is already in the batch")
+        if not self._free:
+            raise OctavoError(f"the batch is full ({len(self.num_computed)} requests)")
+        slot = self._slot_of[request.request_id] = self._free.pop()
+        self.tokens.set_row(slot, request.token_ids)
+        for table, block_ids in zip(self.pages, request.block_ids, strict=True):
+            table.set_row(slot, block_ids)
+        self.num_computed[slot] = request.num_computed_tokens
+        self.num_prompt[slot] = request.num_prompt_tokens
+        self.wants_prompt_logprobs[slot] = request.sampling.prompt_logprobs is not None
+        prompt, output = (
+            request.token_ids[: request.num_prompt_tokens],
+            request.token_ids[request.num_prompt_tokens :],
+        )
+        self.sampling.add(slot, request.request_id, request.sampling, prompt, output, request.stop_token_ids)
+
+    def _remove(self, request_id: str) -> None:
+        # Absent when it was aborted before it ever ran.
+        slot = self._slot_of.pop(request_id, None)
+        if slot is not None:
+            self.sampling.remove(slot)
+            self._free.append(slot)
+
+    def _slot(self, request_id: str) -> int:
+        slot = self._slot_of.get(request_id)
+        if slot is None:
+            raise OctavoError(f"the plan names request {request_id!r}, which is not in the batch")
+        return slot

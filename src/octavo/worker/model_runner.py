@@ -1,0 +1,135 @@
+"""One step of the model: prepare -> forward -> sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from octavo.attention.metadata import ForwardBatch
+from octavo.sampling import SampledRow, Sampler
+from octavo.sampling.sampler import token_logprobs
+from octavo.types.engine import TokenLogprobs
+from octavo.types.kv import KVLayout
+from octavo.types.step import RequestStep, StepOutput, StepPlan
+from octavo.worker.input_batch import InputBatch, PreparedStep
+from octavo.worker.kv_tensors import KVTensors
+
+# Rows of logits computed at a time. They bound memory: 64 rows of a 256k vocabulary are 64 MiB.
+PROMPT_LOGPROBS_ROWS = 64
+MAX_LOGITS_BYTES = 64 << 20
+
+
+class Model(Protocol):
+    """What the runner asks of a model (see `octavo.models.decoder.Decoder`)."""
+
+    def forward(self, batch: ForwardBatch) -> torch.Tensor:
+        """Hidden states [M, H] after the final norm; writes keys and values."""
+
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[R, H] -> [R, V] float32, newly allocated."""
+
+
+class ModelRunner:
+    """Runs plans on one model.
+
+    Args:
+        model: The decoder.
+        layout: Page geometry, as the scheduler has it.
+        num_blocks: Blocks of the pool, the null page not counted.
+        vocab_size: Columns of the logits.
+        max_num_seqs: Requests in the persistent batch at a time.
+    """
+
+    def __init__(
+        self, model: Model, layout: KVLayout, num_blocks: int, *, vocab_size: int, max_num_seqs: int = 256
+    ) -> None:
+        self.model = model
+        self.kv = KVTensors(layout, num_blocks)
+        self.batch = InputBatch(layout, max_num_seqs, vocab_size)
+        self._bindings = self.kv.bindings()
+        self._sampler = Sampler()
+        self._rows_at_a_time = max(1, MAX_LOGITS_BYTES // (4 * vocab_size))
+
+    @torch.inference_mode()
+    def execute(self, plan: StepPlan) -> StepOutput:
+        """Run one step.
+
+        Returns:
+            One result for each scheduled request, in the plan's order.
+        """
+        self.batch.update(plan)
+        if not plan.num_scheduled_tokens:
+            return StepOutput(step_id=plan.step_id, results=[])
+        step = self.batch.prepare(plan)
+        hidden = self.forward(step)
+        self.batch.advance(step)
+        results = [RequestStep(request_id=request_id, token_ids=[]) for request_id in step.request_ids]
+        self._add_prompt_logprobs(step, hidden, results)
+        self._sample(step, hidden, results)
+        return StepOutput(step_id=plan.step_id, results=results)
+
+    def forward(self, step: PreparedStep) -> torch.Tensor:
+        """Run the model over a prepared step: hidden states [M, H]. Tests watch this method."""
+        return self.model.forward(
+            ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
+        )
+
+    def _sample(self, step: PreparedStep, hidden: torch.Tensor, results: list[RequestStep]) -> None:
+        rows = step.sampled_rows()
+        for first in range(0, len(rows), self._rows_at_a_time):
+            part = step.sampled[first : first + self._rows_at_a_time]
+            logits = self.model.compute_logits(hidden[rows[first : first + len(part)]])
+            sampled = self._sampler(logits, self.batch.sampling.batch(step.slots[part]))
+            self._keep(step, part.tolist(), sampled, results)
+
+    def _keep(
+        self, step: PreparedStep, requests: list[int], sampled: list[SampledRow], results: list[RequestStep]
+    ) -> None:
+        """Write sampled tokens into the results and the persistent batch."""
+        good = []
+        for request, row in zip(requests, sampled, strict=True):
+            result = results[request]
+            if row.error is not None or result.error is not None:
+                result.error = result.error or row.error
+                continue
+            result.token_ids = [row.token_id]
+            result.logprobs = None if row.logprobs is None else [row.logprobs]
+            good.append((request, row.token_id))
+        if good:
+            indices, tokens = np.array(good, np.int64).T
+            self.batch.append(step.slots[indices], tokens)
+
+    def _add_prompt_logprobs(
+        self, step: PreparedStep, hidden: torch.Tensor, results: list[RequestStep]
+    ) -> None:
+        for request in np.flatnonzero(self.batch.wants_prompt_logprobs[step.slots]).tolist():
+            results[request].prompt_logprobs = found = []
+            for part in self._prompt_parts(step, hidden, request):
+                if part is None:
+                    results[request].error = "the model's logits of the prompt are not finite numbers"
+                    break
+                found.extend(part)
+
+    def _prompt_parts(
+        self, step: PreparedStep, hidden: torch.Tensor, request: int
+    ) -> Iterator[list[TokenLogprobs] | None]:
+        """Log probabilities of the prompt tokens that this step's positions predict, a few rows at a time; None: NaN.
+
+        The position before a prompt token predicts it, so the range is shifted by one against the tokens computed.
+        """
+        slot, start = int(step.slots[request]), int(step.start[request])
+        first_row, end_row = step.query_start[request : request + 2].tolist()
+        end_row = min(end_row, first_row + int(self.batch.num_prompt[slot]) - 1 - start)
+        count = self.batch.sampling.num_prompt_logprobs(slot)
+        for row in range(first_row, end_row, PROMPT_LOGPROBS_ROWS):
+            size = min(PROMPT_LOGPROBS_ROWS, end_row - row)
+            position = start + row - first_row + 1
+            targets = torch.from_numpy(
+                self.batch.tokens.values[slot, position : position + size].astype(np.int64)
+            )
+            logits = self.model.compute_logits(hidden[row : row + size])
+            finite = bool(torch.isfinite(logits.amax(dim=1)).all())  # amax hands a NaN on
+            yield token_logprobs(logits, targets, [count] * size) if finite else None

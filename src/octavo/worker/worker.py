@@ -1,0 +1,118 @@
+"""One rank: its device, its model, its pages. An executor drives one or more of these."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from octavo import ops
+from octavo.config.octavo_config import DeviceConfig, LoadConfig, ModelConfig, SchedulerConfig
+from octavo.lib.errors import OctavoError
+from octavo.models.decoder import Decoder
+from octavo.models.hf_config import HFConfig
+from octavo.models.loading import load_model
+from octavo.models.registry import build_spec
+from octavo.platforms import memory_available, process_rss, select_platform
+from octavo.types.kv import KVLayer, KVLayout
+from octavo.types.step import StepOutput, StepPlan
+from octavo.worker.model_runner import ModelRunner
+from octavo.worker.warmup import warm_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """Facts learned by loading, for sizing the cache and for the start-up table."""
+
+    architecture: str
+    vocab_size: int
+    kv_layers: tuple[KVLayer, ...]
+    weight_bytes: int
+    """Bytes that the packed weights take."""
+    load_seconds: float
+    memory_available: int
+    """Bytes free after loading, container limits included."""
+    process_rss: int
+    """Bytes of this process in memory after loading."""
+    num_threads: int
+    isa: str
+
+
+class Worker:
+    """Loads a model and runs plans on it.
+
+    Args:
+        model: Which model, and the longest sequence it must hold.
+        load: How weights come in.
+        device: Where to compute and with how many threads.
+        scheduler: How many requests run at a time.
+    """
+
+    def __init__(
+        self, model: ModelConfig, load: LoadConfig, device: DeviceConfig, scheduler: SchedulerConfig
+    ) -> None:
+        self._model_config = model
+        self._load_config = load
+        self._device_config = device
+        self._scheduler_config = scheduler
+        self._decoder: Decoder | None = None
+        self._vocab_size = 0
+        self._runner: ModelRunner | None = None
+
+    def load(self) -> LoadedModel:
+        """Set the device up and load the weights.
+
+        Raises:
+            ConfigError: the device is not usable.
+            CheckpointError: the files are damaged or not supported.
+        """
+        begin = time.monotonic()
+        self._set_up_device()
+        path = self._model_config.model
+        hf = HFConfig.from_path(path)
+        spec = build_spec(hf).limited_to(self._model_config.max_model_len)
+        self._decoder = load_model(path, hf, spec, load_format=self._load_config.load_format)
+        self._vocab_size = spec.vocab_size
+        return LoadedModel(
+            architecture=hf.architecture,
+            vocab_size=spec.vocab_size,
+            kv_layers=tuple(spec.kv_layers()),
+            weight_bytes=self._decoder.weight_bytes,
+            load_seconds=time.monotonic() - begin,
+            memory_available=memory_available(),
+            process_rss=process_rss(),
+            num_threads=ops.num_threads(),
+            isa=ops.isa(),
+        )
+
+    def allocate_kv(self, layout: KVLayout, num_blocks: int) -> None:
+        """Reserve the pages and run the model once. `num_blocks` does not count the null page."""
+        if self._decoder is None:
+            raise OctavoError("allocate_kv was called before load")
+        self._runner = ModelRunner(
+            self._decoder,
+            layout,
+            num_blocks,
+            vocab_size=self._vocab_size,
+            max_num_seqs=self._scheduler_config.max_num_seqs,
+        )
+        warm_up(self._runner)
+
+    def execute_model(self, plan: StepPlan) -> StepOutput:
+        """Run one step."""
+        if self._runner is None:
+            raise OctavoError("execute_model was called before allocate_kv")
+        return self._runner.execute(plan)
+
+    def release(self) -> None:
+        """Drop the model and the pages."""
+        self._runner = self._decoder = None
+
+    def _set_up_device(self) -> None:
+        platform = select_platform(self._device_config.device)
+        if self._device_config.isa:
+            ops.set_isa(self._device_config.isa)
+        ops.set_num_threads(self._device_config.num_threads or platform.default_num_threads())
+        # The kernels have their own threads; torch's would only fight with them for the processors.
+        torch.set_num_threads(1)
