@@ -1,0 +1,1 @@
+"""The faces: the command line, the HTTP servers and the offline class."""

@@ -1,0 +1,93 @@
+"""`octavo doctor`: what this machine and this installation look like, and what to mend."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Callable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print each finding. Exit code 1 if something keeps Octavo from running."""
+    import json
+
+    findings = {name: _attempt(look) for name, look in LOOKS.items()}
+    failed = [name for name, (good, _) in findings.items() if not good]
+    if args.json:
+        print(
+            json.dumps(
+                {name: {"ok": good, "value": value} for name, (good, value) in findings.items()}, indent=2
+            )
+        )
+    else:
+        for name, (good, value) in findings.items():
+            print(f"{'ok  ' if good else 'FAIL'} {name:15}{value}")
+    return 1 if failed else 0
+
+
+def _attempt(look: Callable[[], str]) -> tuple[bool, str]:
+    """A look that fails is a finding, not a crash."""
+    try:
+        return True, look()
+    except Exception as error:
+        return False, f"{type(error).__name__}: {error}"
+
+
+def _octavo() -> str:
+    from octavo.version import __version__
+
+    return f"{__version__}, Python {platform.python_version()}, {sys.platform} {platform.machine()}"
+
+
+def _processor() -> str:
+    from octavo.platforms import cpu_count
+
+    return f"{_processor_name()}, {cpu_count()} usable cores"
+
+
+def _processor_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            return next(line.split(":", 1)[1].strip() for line in stream if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown processor"
+
+
+def _memory() -> str:
+    from octavo.lib.human_numbers import format_bytes
+    from octavo.platforms import memory_available
+
+    return f"{format_bytes(memory_available())} available"
+
+
+def _kernels() -> str:
+    from octavo import ops
+
+    return f"{ops.isa()} (this build and processor have: {', '.join(ops.available_isas())})"
+
+
+def _torch() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def _default_model() -> str:
+    from octavo.engine.default_model import default_model_path
+
+    return str(default_model_path())
+
+
+LOOKS: dict[str, Callable[[], str]] = {
+    "octavo": _octavo,
+    "processor": _processor,
+    "memory": _memory,
+    "torch": _torch,
+    "kernels": _kernels,
+    "default model": _default_model,
+}

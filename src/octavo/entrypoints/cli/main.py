@@ -1,0 +1,81 @@
+"""`octavo`: parse just enough to know the subcommand, then load that one alone."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from octavo.lib.errors import OctavoError
+from octavo.version import __version__
+
+# Name of the module in this package, and what `octavo --help` says of it.
+COMMANDS = {
+    "serve": "serve a model over HTTP (OpenAI API)",
+    "run": "answer one prompt, or chat in the terminal, without a server",
+    "chat": "chat with a running server",
+    "complete": "complete text with a running server",
+    "models": "list what can be run",
+    "doctor": "look at this machine and this installation",
+}
+
+# Where argparse's own line would fill a screen.
+USAGES = {"serve": "octavo serve [MODEL] [OPTIONS]", "run": "octavo run [MODEL] [PROMPT] [OPTIONS]"}
+
+
+class Command(Protocol):
+    """What each module of this package offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script. Returns the exit code: 0 good, 1 failed, 2 wrong usage, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] not in COMMANDS:
+        return _general(words)
+    command = cast(Command, importlib.import_module(f"octavo.entrypoints.cli.{words[0]}"))
+    parser = argparse.ArgumentParser(
+        prog=f"octavo {words[0]}",
+        usage=USAGES.get(words[0]),
+        description=COMMANDS[words[0]].capitalize() + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    try:
+        return command.run(parser.parse_args(words[1:]))
+    except OctavoError as error:
+        print(f"octavo: {error.message}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _general(words: list[str]) -> int:
+    """`octavo`, `octavo --help`, `octavo --version`, and what is neither."""
+    listing = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="octavo",
+        usage="octavo COMMAND [OPTIONS]",
+        description="Inference and serving for large language models.",
+        epilog=f"commands:\n{listing}\n\n`octavo COMMAND --help` says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "command", nargs="?", choices=list(COMMANDS), metavar="COMMAND", help="one of those below"
+    )
+    parser.parse_args(words)
+    parser.print_help()
+    return 0 if not words else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The application: an explicit list of routes, the error handlers and the middleware."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+
+from octavo.entrypoints.openai.args import ServerArgs
+from octavo.entrypoints.openai.errors import install_error_handlers
+from octavo.entrypoints.openai.handlers import chat, completions, models, operations, tokens
+from octavo.entrypoints.openai.middleware import ApiKeys, BodyLimit, RequestIds
+from octavo.entrypoints.openai.protocol.chat import ChatCompletion
+from octavo.entrypoints.openai.protocol.completion import Completion
+from octavo.entrypoints.openai.state import ServerState
+from octavo.version import __version__
+
+
+def routes() -> APIRouter:
+    """Everything that this server answers."""
+    router = APIRouter()
+    post, get = router.post, router.get
+    post("/v1/chat/completions", response_model=ChatCompletion)(chat.create_chat_completion)
+    post("/v1/completions", response_model=Completion)(completions.create_completion)
+    get("/v1/models")(models.list_models)
+    get("/v1/models/{name:path}")(models.retrieve_model)
+    post("/tokenize")(tokens.tokenize)
+    post("/detokenize")(tokens.detokenize)
+    get("/health")(operations.health)
+    get("/ready")(operations.ready)
+    router.api_route("/ping", methods=["GET", "POST"])(operations.health)
+    get("/version")(operations.version)
+    get("/metrics")(operations.metrics)
+    return router
+
+
+def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
+    """The ASGI application over a running engine.
+
+    Args:
+        api_keys: Keys that clients must send; empty: anyone may call.
+    """
+    args = state.args
+    docs = {"docs_url": None, "redoc_url": None, "openapi_url": None} if args.disable_fastapi_docs else {}
+    app = FastAPI(
+        title="Octavo", version=__version__, root_path=args.root_path, lifespan=_lifespan(state), **docs
+    )
+    app.state.server = state
+    app.include_router(routes())
+    install_error_handlers(app)
+    _add_middleware(app, args, api_keys)
+    return app
+
+
+def _add_middleware(app: FastAPI, args: ServerArgs, api_keys: tuple[str, ...]) -> None:
+    """Added last runs first: request ids see every answer, keys are checked before a body is read."""
+    app.add_middleware(BodyLimit, limit=args.max_request_bytes)
+    if api_keys:
+        app.add_middleware(ApiKeys, keys=api_keys)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=list(args.allowed_origins),
+        allow_credentials=args.allow_credentials,
+        allow_methods=["*"],
+        allow_headers=["*"],
+    )
+    if args.enable_request_id_headers:
+        app.add_middleware(RequestIds)
+
+
+def _lifespan(state: ServerState) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            state.renderer.close()
+
+    return lifespan

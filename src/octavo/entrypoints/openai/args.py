@@ -1,0 +1,54 @@
+"""`ServerArgs`: what a user may set on the HTTP server itself."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from octavo.engine.flags import add_flags, flag, values_from
+
+
+@dataclass(kw_only=True)
+class ServerArgs:
+    """Settings of the HTTP face."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 serves the whole network."""
+    port: int = 8000
+    """Port to listen on; 0 takes a free one and prints it."""
+    api_key: tuple[str, ...] | list[str] | None = None
+    """Keys of which a client must send one as `Authorization: Bearer KEY`, on every route but /health, /ready and
+    /ping. Default: OCTAVO_API_KEY, else none."""
+    allowed_origins: tuple[str, ...] | list[str] = flag(("*",))
+    """Origins that browsers may call from (CORS)."""
+    allow_credentials: bool = False
+    """Let browsers send credentials (CORS)."""
+    root_path: str = ""
+    """Path prefix that a reverse proxy strips."""
+    chat_template: str | None = None
+    """Jinja file, or the template itself, in place of the model's own."""
+    trust_request_chat_template: bool = False
+    """Let requests bring a chat template of their own."""
+    response_role: str = "assistant"
+    """Role of answers."""
+    enable_request_id_headers: bool = True
+    """Answer with the X-Request-Id of the request, or a fresh one."""
+    shutdown_timeout: float = 30.0
+    """Seconds that running requests get to finish after SIGTERM; a second signal ends them at once."""
+    disable_fastapi_docs: bool = False
+    """No /docs, /redoc and /openapi.json."""
+    max_request_bytes: int = 32 * 1024 * 1024
+    """Largest request body in bytes."""
+    uvicorn_log_level: str = flag("warning", choices=("debug", "info", "warning", "error", "critical"))
+    """Level of the HTTP server's own log."""
+
+    @staticmethod
+    def add_cli_args(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        """Add one flag per field."""
+        add_flags(parser, ServerArgs, group="server")
+        return parser
+
+    @classmethod
+    def from_cli_args(cls, namespace: argparse.Namespace) -> ServerArgs:
+        """The arguments that `parser.parse_args()` found."""
+        return cls(**values_from(namespace, cls))

@@ -1,0 +1,208 @@
+"""`POST /v1/completions`: one or several prompts, n answers each, prompt-major order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+
+from octavo.entrypoints.openai.handlers import generation
+from octavo.entrypoints.openai.handlers.logprobs import CompletionLogprobsBuilder, prompt_logprobs_body
+from octavo.entrypoints.openai.protocol.completion import (
+    Completion,
+    CompletionChoice,
+    CompletionLogprobs,
+    CompletionRequest,
+)
+from octavo.entrypoints.openai.sse import sse_response
+from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
+from octavo.types.outputs import CompletionOutput, RequestOutput
+from octavo.types.sampling_params import SamplingParams
+
+
+@dataclass
+class Answer:
+    """What every piece of one answer needs to know."""
+
+    state: ServerState
+    body: CompletionRequest
+    request_id: str
+    model: str
+    created: int
+    builders: dict[int, CompletionLogprobsBuilder] = field(default_factory=dict)
+
+    def head(self) -> dict[str, Any]:
+        """Fields that open each chunk."""
+        return {
+            "id": self.request_id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model,
+        }
+
+    def logprobs_builder(self, index: int) -> CompletionLogprobsBuilder:
+        """The builder of choice `index`: it counts text offsets over the whole choice."""
+        if index not in self.builders:
+            self.builders[index] = CompletionLogprobsBuilder(
+                self.state.renderer.tokenizer, skip_special_tokens=self.body.skip_special_tokens
+            )
+        return self.builders[index]
+
+
+async def create_completion(body: CompletionRequest, request: Request) -> Response:
+    """Continue each prompt."""
+    state = server_state(request)
+    state.check_open()
+    model = state.check_model(body.model)
+    prompts = await state.renderer.completion_prompts(body)
+    params = _params(state, body)
+    request_id = new_request_id("cmpl", request, body.request_id)
+    answer = Answer(state, body, request_id, model, state.now())
+    streams = [
+        generation.generate(state, body, ids, params, f"{request_id}-{index}")
+        for index, ids in enumerate(prompts)
+    ]
+    if body.stream:
+        opened = await _open_all(request, streams)
+        return sse_response(_chunks(answer, opened))
+    work = _gather([generation.last_output(stream) for stream in streams])
+    finals = await generation.unless_disconnected(request, work)
+    return JSONResponse(_completion(answer, finals).model_dump(mode="json"))
+
+
+def _params(state: ServerState, body: CompletionRequest) -> SamplingParams:
+    # An echo alone still runs the prompt; the one token that the engine adds is dropped below.
+    max_tokens = 1 if body.max_tokens == 0 else body.max_tokens
+    params = body.sampling_params(
+        defaults=state.sampling_defaults, max_tokens=max_tokens, logprobs=body.logprobs
+    )
+    if body.echo and body.logprobs is not None and params.prompt_logprobs is None:
+        return msgspec.structs.replace(params, prompt_logprobs=body.logprobs)
+    return params
+
+
+async def _open_all(
+    request: Request, streams: list[AsyncGenerator[RequestOutput]]
+) -> list[AsyncGenerator[RequestOutput]]:
+    """Open the first stream before the answer starts: what is wrong with one prompt's parameters is wrong with all."""
+    return [await generation.opened(request, streams[0]), *streams[1:]]
+
+
+async def _gather(work: list[Any]) -> list[RequestOutput]:
+    """All results, or the first error once every other run is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+    return [task.result() for task in tasks]
+
+
+def _completion(answer: Answer, finals: list[RequestOutput]) -> Completion:
+    count = generation.UsageCount()
+    choices = []
+    for position, final in enumerate(finals):
+        count.add_prompt(final)
+        count.cached_tokens += final.num_cached_tokens
+        if answer.body.max_tokens != 0:
+            count.add_output(final)
+        choices += [_choice(answer, position, final, output) for output in final.outputs]
+    return Completion(
+        id=answer.request_id, created=answer.created, model=answer.model, choices=choices, usage=count.usage()
+    )
+
+
+def _choice(
+    answer: Answer, position: int, final: RequestOutput, output: CompletionOutput
+) -> CompletionChoice:
+    body = answer.body
+    index = position * body.n + output.index
+    echo_only = body.max_tokens == 0
+    echo = answer.state.renderer.echo_text(body, final.prompt_token_ids) if body.echo else ""
+    return CompletionChoice(
+        index=index,
+        text=echo + ("" if echo_only else output.text),
+        logprobs=_logprobs(answer, index, output, _echoed(answer, final)),
+        finish_reason="length" if echo_only else output.finish_reason,
+        stop_reason=output.stop_reason,
+        prompt_logprobs=prompt_logprobs_body(final.prompt_logprobs)
+        if body.prompt_logprobs is not None
+        else None,
+        token_ids=output.token_ids if body.return_token_ids else None,
+        prompt_token_ids=final.prompt_token_ids if body.return_token_ids else None,
+    )
+
+
+def _echoed(answer: Answer, output: RequestOutput) -> RequestOutput | None:
+    """The output whose prompt is repeated before the answer, if one is."""
+    return output if answer.body.echo else None
+
+
+def _logprobs(
+    answer: Answer, index: int, output: CompletionOutput, echoed: RequestOutput | None
+) -> CompletionLogprobs | None:
+    top = answer.body.logprobs
+    if top is None:
+        return None
+    ids: list[int] = []
+    positions: list[Any] = []
+    if echoed is not None:
+        ids += echoed.prompt_token_ids
+        positions += echoed.prompt_logprobs or [None] * len(echoed.prompt_token_ids)
+    if answer.body.max_tokens != 0:
+        ids += output.token_ids
+        positions += output.logprobs or []
+    return answer.logprobs_builder(index).build(ids, positions, top)
+
+
+async def _chunks(
+    answer: Answer, streams: list[AsyncGenerator[RequestOutput]]
+) -> AsyncIterator[dict[str, Any]]:
+    count = generation.UsageCount()
+    begun: set[int] = set()
+    echo_pending: set[int] = set(range(len(streams) * answer.body.n)) if answer.body.echo else set()
+    async for position, output in generation.merged(streams):
+        if position not in begun:
+            begun.add(position)
+            count.add_prompt(output)
+            count.cached_tokens += output.num_cached_tokens
+        if answer.body.max_tokens != 0:
+            count.add_output(output)
+        for choice in output.outputs:
+            chunk = _chunk(answer, position, output, choice, echo_pending)
+            if chunk is not None:
+                yield _with_usage(answer, count, chunk)
+    if answer.body.wants_usage:
+        yield answer.head() | {"choices": [], "usage": count.usage().model_dump()}
+
+
+def _chunk(
+    answer: Answer, position: int, output: RequestOutput, choice: CompletionOutput, echo_pending: set[int]
+) -> dict[str, Any] | None:
+    body = answer.body
+    index = position * body.n + choice.index
+    echoed = output if index in echo_pending else None
+    echo_pending.discard(index)
+    echo = answer.state.renderer.echo_text(body, output.prompt_token_ids) if echoed is not None else ""
+    text = echo + ("" if body.max_tokens == 0 else choice.text)
+    logprobs = _logprobs(answer, index, choice, echoed)
+    if not text and choice.finish_reason is None and logprobs is None and not body.return_token_ids:
+        return None
+    entry: dict[str, Any] = {
+        "index": index,
+        "text": text,
+        "logprobs": logprobs.model_dump() if logprobs is not None else None,
+        "finish_reason": choice.finish_reason,
+        "stop_reason": choice.stop_reason,
+    }
+    if body.return_token_ids:
+        entry["token_ids"] = choice.token_ids
+    return answer.head() | {"choices": [entry]}
+
+
+def _with_usage(answer: Answer, count: generation.UsageCount, chunk: dict[str, Any]) -> dict[str, Any]:
+    if answer.body.wants_continuous_usage:
+        return chunk | {"usage": count.usage().model_dump()}
+    return chunk | {"usage": None} if answer.body.wants_usage else chunk

@@ -1,0 +1,169 @@
+"""From a prompt to the engine and back: shared by chat and completions, stream and not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from octavo.entrypoints.openai.protocol.fields import SamplingFields
+from octavo.entrypoints.openai.protocol.usage import Usage
+from octavo.entrypoints.openai.state import ServerState
+from octavo.lib.errors import OctavoError
+from octavo.types.outputs import RequestOutput
+from octavo.types.sampling_params import SamplingParams
+
+T = TypeVar("T")
+
+
+def generate(
+    state: ServerState,
+    body: SamplingFields,
+    prompt_token_ids: list[int],
+    params: SamplingParams,
+    request_id: str,
+) -> AsyncGenerator[RequestOutput]:
+    """Hand one prompt to the engine. Closing the generator aborts the request there."""
+    # The suffix keeps two requests apart that a client gave the same id.
+    return state.engine.generate(
+        {"prompt_token_ids": prompt_token_ids},
+        params,
+        f"{request_id}-{uuid.uuid4().hex[:8]}",
+        priority=body.priority,
+        cache_salt=body.cache_salt,
+    )
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled as soon as the client hangs up.
+
+    Raises:
+        ClientDisconnect: the client has gone.
+    """
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect()
+        return task.result()
+    finally:
+        for waiting in (task, watcher):
+            if not waiting.done():
+                waiting.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await waiting
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def last_output(outputs: AsyncGenerator[RequestOutput]) -> RequestOutput:
+    """Run a final-only request to its end.
+
+    Raises:
+        OctavoError: the engine could not finish it.
+    """
+    async with contextlib.aclosing(outputs):
+        final = None
+        async for output in outputs:
+            final = output
+    if final is None:
+        raise OctavoError("The engine gave no output.")
+    return checked(final)
+
+
+def checked(output: RequestOutput) -> RequestOutput:
+    """`output`, unless it carries an error of this one request."""
+    if output.error is not None:
+        raise OctavoError(output.error)
+    return output
+
+
+async def opened(request: Request, outputs: AsyncGenerator[RequestOutput]) -> AsyncGenerator[RequestOutput]:
+    """Wait for the first output before the head of the answer goes out, so that early errors keep their status."""
+    try:
+        first = await unless_disconnected(request, _next(outputs))
+    except BaseException:
+        await outputs.aclose()
+        raise
+    return _resumed(first, outputs)
+
+
+async def _next(outputs: AsyncGenerator[RequestOutput]) -> RequestOutput | None:
+    return await anext(outputs, None)
+
+
+async def _resumed(
+    first: RequestOutput | None, outputs: AsyncGenerator[RequestOutput]
+) -> AsyncGenerator[RequestOutput]:
+    async with contextlib.aclosing(outputs):
+        if first is not None:
+            yield checked(first)
+        async for output in outputs:
+            yield checked(output)
+
+
+async def merged(streams: list[AsyncGenerator[RequestOutput]]) -> AsyncIterator[tuple[int, RequestOutput]]:
+    """The outputs of several streams as they come, each with the index of its stream."""
+    if len(streams) == 1:
+        async with contextlib.aclosing(streams[0]) as only:
+            async for output in only:
+                yield 0, output
+        return
+    queue: asyncio.Queue[tuple[int, RequestOutput | None, Exception | None]] = asyncio.Queue(maxsize=64)
+    tasks = [asyncio.ensure_future(_pump(index, stream, queue)) for index, stream in enumerate(streams)]
+    try:
+        running = len(tasks)
+        while running:
+            index, output, error = await queue.get()
+            if error is not None:
+                raise error
+            if output is None:
+                running -= 1
+            else:
+                yield index, output
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump(
+    index: int,
+    stream: AsyncGenerator[RequestOutput],
+    queue: asyncio.Queue[tuple[int, RequestOutput | None, Exception | None]],
+) -> None:
+    try:
+        async with contextlib.aclosing(stream):
+            async for output in stream:
+                await queue.put((index, output, None))
+        await queue.put((index, None, None))
+    except Exception as error:
+        await queue.put((index, None, error))
+
+
+@dataclass
+class UsageCount:
+    """Token counts of one HTTP request over its prompts and choices."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def add_prompt(self, output: RequestOutput) -> None:
+        self.prompt_tokens += len(output.prompt_token_ids)
+
+    def add_output(self, output: RequestOutput) -> None:
+        self.completion_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+
+    def usage(self) -> Usage:
+        return Usage.of(self.prompt_tokens, self.completion_tokens, self.cached_tokens)

@@ -1,0 +1,27 @@
+"""`GET /v1/models` and `GET /v1/models/{name}`."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from octavo.entrypoints.openai.protocol.models import ModelCard, ModelList
+from octavo.entrypoints.openai.state import ServerState, server_state
+
+
+async def list_models(request: Request) -> ModelList:
+    """Every name under which the model is served."""
+    state = server_state(request)
+    return ModelList(data=[_card(state, name) for name in state.model_names])
+
+
+async def retrieve_model(name: str, request: Request) -> ModelCard:
+    """One of them."""
+    state = server_state(request)
+    return _card(state, state.check_model(name))
+
+
+def _card(state: ServerState, name: str) -> ModelCard:
+    model = state.engine.config.model
+    return ModelCard(
+        id=name, created=state.created, root=model.served_model_names[0], max_model_len=model.max_model_len
+    )

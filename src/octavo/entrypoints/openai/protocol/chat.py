@@ -1,0 +1,149 @@
+"""Bodies of `/v1/chat/completions`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from octavo.entrypoints.openai.protocol.fields import SamplingFields
+from octavo.entrypoints.openai.protocol.usage import Usage
+from octavo.lib.errors import InvalidRequestError, NotSupportedError
+
+
+class ResponseFormat(BaseModel):
+    """Only plain text in this version; constrained formats are refused, never ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "text"
+
+
+class ChatCompletionRequest(SamplingFields):
+    """A conversation to continue."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    documents: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    echo: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> ChatCompletionRequest:
+        if not self.messages:
+            raise InvalidRequestError("messages must hold at least one message", param="messages")
+        if self.response_format is not None and self.response_format.type != "text":
+            message = (
+                f"response_format {self.response_format.type!r} is not supported by this version of Octavo"
+            )
+            raise NotSupportedError(message, param="response_format")
+        if isinstance(self.tool_choice, dict) or self.tool_choice not in (None, "none", "auto"):
+            raise NotSupportedError(
+                "tool_choice takes none or auto in this version of Octavo", param="tool_choice"
+            )
+        if self.top_logprobs is not None and not self.logprobs:
+            raise InvalidRequestError("top_logprobs needs logprobs=true", param="top_logprobs")
+        if self.continue_final_message and self.add_generation_prompt:
+            message = "continue_final_message and add_generation_prompt exclude each other"
+            raise InvalidRequestError(message, param="continue_final_message")
+        return self
+
+    @property
+    def token_limit(self) -> int | None:
+        """`max_completion_tokens`, or its older name."""
+        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+
+    @property
+    def num_logprobs(self) -> int | None:
+        if not self.logprobs:
+            return None
+        return self.top_logprobs or 0
+
+    @property
+    def opens_assistant_turn(self) -> bool:
+        """Whether the prompt ends with the header of a new assistant turn."""
+        if self.add_generation_prompt is None:
+            return not self.continue_final_message
+        return self.add_generation_prompt
+
+    @property
+    def visible_tools(self) -> list[dict[str, Any]] | None:
+        """Tools that the template shows to the model."""
+        return None if self.tool_choice == "none" else self.tools
+
+
+class TopLogprob(BaseModel):
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob]
+
+
+class ChoiceLogprobs(BaseModel):
+    content: list[TokenLogprob] | None = None
+
+
+class AssistantMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+
+
+class ChatChoice(BaseModel):
+    index: int
+    message: AssistantMessage
+    logprobs: ChoiceLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+
+
+class ChatCompletion(BaseModel):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    system_fingerprint: str | None = None
+    prompt_logprobs: list[dict[str, Any] | None] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class DeltaMessage(BaseModel):
+    role: Literal["assistant"] | None = None
+    content: str | None = None
+
+
+class ChatChunkChoice(BaseModel):
+    index: int
+    delta: DeltaMessage
+    logprobs: ChoiceLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+
+
+class ChatCompletionChunk(BaseModel):
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | None = None
+    system_fingerprint: str | None = None
+    prompt_token_ids: list[int] | None = None

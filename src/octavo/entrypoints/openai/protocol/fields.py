@@ -1,0 +1,156 @@
+"""Fields that several request bodies share, and how they become `SamplingParams`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from octavo.lib.errors import InvalidRequestError, NotSupportedError
+from octavo.types.sampling_params import RequestOutputKind, SamplingParams
+
+# Accepted and without effect: they steer a hosted service's billing, storage or routing, never the answer.
+HARMLESS = frozenset(
+    {
+        "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+        "verbosity", "session_id",
+    }
+)  # fmt: skip
+# Known to clients, changes the answer, not served by this version: refused unless it says nothing.
+NOT_SERVED = frozenset(
+    {
+        "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "use_beam_search",
+        "length_penalty", "bad_words", "allowed_token_ids", "logprob_token_ids", "logits_processors", "prompt_embeds",
+        "truncate_prompt_tokens", "thinking_token_budget", "repetition_detection", "mm_processor_kwargs", "media_io_kwargs",
+        "kv_transfer_params", "vllm_xargs", "audio", "modalities", "prediction", "web_search_options", "reasoning_effort",
+        "functions", "function_call",
+    }
+)  # fmt: skip
+
+
+class Body(BaseModel):
+    """A request body: a field that nobody knows is refused, so that a typo never passes in silence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sort_out_foreign_fields(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name in NOT_SERVED - set(cls.model_fields):
+            if data.get(name) not in (None, False, [], {}):
+                raise NotSupportedError(f"{name} is not supported by this version of Octavo", param=name)
+        foreign = (HARMLESS | NOT_SERVED) - set(cls.model_fields)
+        return {name: value for name, value in data.items() if name not in foreign}
+
+
+class StreamOptions(BaseModel):
+    """What rides on a stream beside the text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    include_obfuscation: bool = False
+
+
+class SamplingFields(Body):
+    """Everything that steers the sampler, by the names that OpenAI and vLLM use."""
+
+    n: int = 1
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    logit_bias: dict[str, float] | None = None
+    prompt_logprobs: int | None = None
+
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+
+    priority: int = 0
+    request_id: str | None = None
+    cache_salt: str | None = None
+    return_token_ids: bool = False
+
+    # Where a request is silent, the checkpoint's generation_config decides, then these.
+    _NEUTRAL: ClassVar[dict[str, float | int]] = {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+    }
+
+    @model_validator(mode="after")
+    def _stream_options_need_stream(self) -> SamplingFields:
+        if self.stream_options is not None and not self.stream:
+            raise InvalidRequestError("stream_options needs stream=true", param="stream_options")
+        return self
+
+    def sampling_params(
+        self, *, defaults: dict[str, float | int], max_tokens: int | None, logprobs: int | None
+    ) -> SamplingParams:
+        """The engine's parameters.
+
+        Args:
+            defaults: Sampling defaults of the model, used where the request says nothing.
+            max_tokens: None: as many as the context holds.
+            logprobs: Number of top tokens to report; None: none.
+
+        Raises:
+            InvalidRequestError: A value is out of range.
+        """
+        chosen = {name: getattr(self, name) for name in self._NEUTRAL}
+        values = {
+            name: value if value is not None else defaults.get(name, self._NEUTRAL[name])
+            for name, value in chosen.items()
+        }
+        return SamplingParams(
+            **values,
+            n=self.n,
+            seed=self.seed,
+            stop=self.stop,
+            stop_token_ids=self.stop_token_ids,
+            include_stop_str_in_output=self.include_stop_str_in_output,
+            ignore_eos=self.ignore_eos,
+            max_tokens=max_tokens,
+            min_tokens=self.min_tokens,
+            logprobs=logprobs,
+            prompt_logprobs=self.prompt_logprobs,
+            skip_special_tokens=self.skip_special_tokens,
+            spaces_between_special_tokens=self.spaces_between_special_tokens,
+            logit_bias=self._logit_bias(),
+            output_kind=RequestOutputKind.DELTA if self.stream else RequestOutputKind.FINAL_ONLY,
+        )
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def wants_continuous_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.continuous_usage_stats
+
+    def _logit_bias(self) -> dict[int, float] | None:
+        if self.logit_bias is None:
+            return None
+        try:
+            return {int(token): bias for token, bias in self.logit_bias.items()}
+        except ValueError:
+            message = "logit_bias keys must be token ids written as whole numbers"
+            raise InvalidRequestError(message, param="logit_bias") from None

@@ -1,0 +1,119 @@
+"""From bodies to token ids: chat template and tokenizer, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from octavo.entrypoints.openai.args import ServerArgs
+from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
+from octavo.entrypoints.openai.protocol.completion import CompletionRequest
+from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
+from octavo.lib.errors import InvalidRequestError
+from octavo.tokenizers import ChatTemplate, Tokenizer
+
+T = TypeVar("T")
+
+# Rendering and tokenising hold the interpreter for most of their time: more threads would only add switching.
+RENDER_THREADS = 2
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A rendered conversation; `echo` is the text to repeat before the answer (a continued message with `echo`)."""
+
+    token_ids: list[int]
+    echo: str = ""
+
+
+class Renderer:
+    """Turns request bodies into prompts.
+
+    Args:
+        template: The model's own template, or the one that the server was told to use; None: the model has none.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None, args: ServerArgs) -> None:
+        self.tokenizer = tokenizer
+        self._template = template
+        self._args = args
+        self._pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="render")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def chat_prompt(self, body: ChatCompletionRequest) -> ChatPrompt:
+        """The ids of a conversation.
+
+        Raises:
+            InvalidRequestError: the template refuses it, or there is none.
+        """
+        return await self._run(lambda: self._chat_prompt(body))
+
+    async def completion_prompts(self, body: CompletionRequest) -> list[list[int]]:
+        """The ids of each prompt, in order."""
+        return await self._run(
+            lambda: [self._ids(prompt, body.add_special_tokens) for prompt in body.prompts]
+        )
+
+    async def tokenize(self, body: TokenizeRequest) -> list[int]:
+        """The ids of a text or of a conversation."""
+        return await self._run(lambda: self._tokenize(body))
+
+    def echo_text(self, body: CompletionRequest, prompt_token_ids: list[int]) -> str:
+        """The prompt as `echo` repeats it."""
+        return self.tokenizer.decode(prompt_token_ids, skip_special_tokens=body.skip_special_tokens)
+
+    def _chat_prompt(self, body: ChatCompletionRequest) -> ChatPrompt:
+        text = self._template_for(body.chat_template).render(
+            body.messages,
+            tools=body.visible_tools,
+            documents=body.documents,
+            add_generation_prompt=body.opens_assistant_turn,
+            continue_final_message=body.continue_final_message,
+            **(body.chat_template_kwargs or {}),
+        )
+        ids = self.tokenizer.encode(text, add_special_tokens=body.add_special_tokens)
+        return ChatPrompt(ids, _last_text(body.messages) if body.echo else "")
+
+    def _tokenize(self, body: TokenizeRequest) -> list[int]:
+        if body.messages is None:
+            return self._ids(body.prompt or "", body.add_special_tokens is not False)
+        text = self._template_for(body.chat_template).render(
+            body.messages,
+            tools=body.tools,
+            documents=None,
+            add_generation_prompt=body.add_generation_prompt and not body.continue_final_message,
+            continue_final_message=body.continue_final_message,
+            **(body.chat_template_kwargs or {}),
+        )
+        return self.tokenizer.encode(text, add_special_tokens=bool(body.add_special_tokens))
+
+    def _template_for(self, asked: str | None) -> ChatTemplate:
+        if asked is not None:
+            if not self._args.trust_request_chat_template:
+                message = (
+                    "chat_template in a request needs a server started with --trust-request-chat-template"
+                )
+                raise InvalidRequestError(message, param="chat_template")
+            return ChatTemplate(asked, self.tokenizer)
+        if self._template is None:
+            message = "This model has no chat template; start the server with --chat-template, or use /v1/completions."
+            raise InvalidRequestError(message, param="messages")
+        return self._template
+
+    def _ids(self, prompt: str | list[int], add_special_tokens: bool) -> list[int]:
+        if isinstance(prompt, list):
+            return prompt
+        return self.tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _last_text(messages: list[dict[str, Any]]) -> str:
+    content = messages[-1].get("content")
+    return content if isinstance(content, str) else ""
