@@ -1,0 +1,1 @@
+"""Checkpoints into models: sources of raw tensors, rules that name and reshape them, and a loader that is strict both ways."""
