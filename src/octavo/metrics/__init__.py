@@ -1,5 +1,5 @@
 """Prometheus metrics under vLLM's names. Every name is exported from the start; what is inactive stays zero."""
 
-from octavo.metrics.engine_metrics import EngineMetrics
+from octavo.metrics.engine_metrics import EngineMetrics, RequestSummary
 
-__all__ = ["EngineMetrics"]
+__all__ = ["EngineMetrics", "RequestSummary"]

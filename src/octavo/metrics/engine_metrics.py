@@ -55,14 +55,15 @@ INACTIVE_COUNTERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinishedRequest:
+class RequestSummary:
     """What is known of a request at its end. Times in seconds; None where that stage was not reached."""
 
-    finish_reason: str
+    finish_reasons: tuple[str, ...]
+    """One for each of its n answers."""
     num_prompt_tokens: int
-    num_generation_tokens: int
+    num_generation_tokens: tuple[int, ...]
+    """One count for each answer."""
     num_cached_tokens: int
-    n: int
     max_tokens: int | None
     e2e_latency: float
     queue_time: float | None = None
@@ -118,13 +119,17 @@ class EngineMetrics:
             ("prefix_cache_queries", stats.prefix_queries),
             ("prefix_cache_hits", stats.prefix_hits),
             ("num_preemptions", stats.num_preemptions),
-            ("prompt_tokens", stats.prompt_tokens),
-            ("generation_tokens", stats.generation_tokens),
         ):
             self._counters[name].inc(value)
         step_tokens = stats.prompt_tokens + stats.generation_tokens
         if step_tokens:
             self._histograms["iteration_tokens_total"].observe(step_tokens)
+
+    def on_tokens(self, *, prompt: int, cached: int, generation: int) -> None:
+        """Tokens as clients are billed for them: a prompt once, however often a preemption made it run again."""
+        self._counters["prompt_tokens"].inc(prompt)
+        self._counters["prompt_tokens_cached"].inc(cached)
+        self._counters["generation_tokens"].inc(generation)
 
     def on_engine_down(self) -> None:
         """Nothing runs in an engine that is gone."""
@@ -137,27 +142,26 @@ class EngineMetrics:
     def on_next_token(self, seconds_since_previous: float) -> None:
         self._histograms["inter_token_latency_seconds"].observe(seconds_since_previous)
 
-    def on_finished(self, request: FinishedRequest) -> None:
+    def on_finished(self, request: RequestSummary) -> None:
         """Counters and histograms of a request that ended, whatever its reason."""
-        self._success[request.finish_reason].inc()
-        self._counters["prompt_tokens_cached"].inc(request.num_cached_tokens)
+        for reason in request.finish_reasons:
+            self._success[reason].inc()
         observe = self._observe
         observe("request_prompt_tokens", request.num_prompt_tokens)
-        observe("request_generation_tokens", request.num_generation_tokens)
-        observe("request_max_num_generation_tokens", request.num_generation_tokens)
+        for count in request.num_generation_tokens:
+            observe("request_generation_tokens", count)
+        longest = max(request.num_generation_tokens, default=0)
+        observe("request_max_num_generation_tokens", longest)
         observe("request_prefill_kv_computed_tokens", request.num_prompt_tokens - request.num_cached_tokens)
-        observe("request_params_n", request.n)
+        observe("request_params_n", len(request.num_generation_tokens))
         observe("request_params_max_tokens", request.max_tokens)
         observe("e2e_request_latency_seconds", request.e2e_latency)
         observe("request_queue_time_seconds", request.queue_time)
         observe("request_prefill_time_seconds", request.prefill_time)
         observe("request_decode_time_seconds", request.decode_time)
         observe("request_inference_time_seconds", request.inference_time)
-        if request.decode_time is not None and request.num_generation_tokens > 1:
-            observe(
-                "request_time_per_output_token_seconds",
-                request.decode_time / (request.num_generation_tokens - 1),
-            )
+        if request.decode_time is not None and longest > 1:
+            observe("request_time_per_output_token_seconds", request.decode_time / (longest - 1))
 
     def _observe(self, name: str, value: float | None) -> None:
         if value is not None:
