@@ -88,6 +88,7 @@ async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: soc
 def _server_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.entrypoints.openai.state import ServerState
+    from octavo.entrypoints.openai.stats import MetricsListener
     from octavo.metrics import EngineMetrics
     from octavo.tokenizers import ChatTemplate
 
@@ -100,6 +101,7 @@ def _server_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
         prefix=config.observability.metrics_prefix,
         max_model_len=config.model.max_model_len,
     )
+    engine.add_listener(MetricsListener(metrics))
     return ServerState(engine, Renderer(tokenizer, template, server_args), metrics, server_args)
 
 

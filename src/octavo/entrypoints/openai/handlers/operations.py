@@ -16,7 +16,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 async def health(request: Request) -> Response:
     """200 while the engine lives and makes progress; 503 with the reason when it does not."""
     try:
-        server_state(request).engine.check_health()
+        await server_state(request).engine.check_health()
     except OctavoError as error:
         return error_response(error)
     return Response(status_code=200)
@@ -27,7 +27,7 @@ async def ready(request: Request) -> Response:
     state = server_state(request)
     try:
         state.check_open()
-        state.engine.check_health()
+        await state.engine.check_health()
     except OctavoError as error:
         return error_response(error)
     return Response(status_code=200)
