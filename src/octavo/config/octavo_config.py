@@ -40,6 +40,8 @@ class CacheConfig:
     memory_bytes: int | None = None
     memory_utilization: float = 0.9
     """Share of the free memory (cgroup limits included) that weights and pages may take together."""
+    target_tokens: int | None = None
+    """Tokens that a pool sized from the free memory should hold and need not exceed; None: all that the share allows."""
     enable_prefix_caching: bool = True
 
 

@@ -95,3 +95,15 @@ class UnsupportedModelError(CheckpointError):
     """An architecture, tokenizer, quantisation or setting that this build does not know. Never guessed around."""
 
     error_type = "unsupported_model_error"
+
+
+def error_from_wire(error_type: str | None, message: str) -> OctavoError:
+    """Rebuild an error that crossed a process: the class whose `error_type` that is, or the root."""
+    for cls in _subclasses(OctavoError):
+        if cls.error_type == error_type and cls is not OctavoError:
+            return cls(message)
+    return OctavoError(message)
+
+
+def _subclasses(cls: type[OctavoError]) -> list[type[OctavoError]]:
+    return [cls, *(found for child in cls.__subclasses__() for found in _subclasses(child))]

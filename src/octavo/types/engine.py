@@ -64,6 +64,8 @@ class EngineOutput(msgspec.Struct, array_like=True, kw_only=True):
     error: str | None = None
     events: dict[str, float] | None = None
     """Monotonic seconds of `queued`, `scheduled` (first time only)."""
+    error_type: str | None = None
+    """Class of `error` in the hierarchy of `lib/errors.py`; None: an internal error."""
 
 
 class SchedulerStats(msgspec.Struct, array_like=True, kw_only=True):

@@ -1,0 +1,51 @@
+"""Octavo: inference and serving of large language models. The public surface; each name is imported when it is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from octavo.engine.args import EngineArgs
+    from octavo.engine.async_llm import AsyncLLM
+    from octavo.engine.llm_engine import LLMEngine
+    from octavo.entrypoints.offline.llm import LLM
+    from octavo.types.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+    from octavo.types.sampling_params import RequestOutputKind, SamplingParams
+
+_HOMES = {
+    "AsyncLLM": "octavo.engine.async_llm",
+    "CompletionOutput": "octavo.types.outputs",
+    "EngineArgs": "octavo.engine.args",
+    "LLM": "octavo.entrypoints.offline.llm",
+    "LLMEngine": "octavo.engine.llm_engine",
+    "Logprob": "octavo.types.outputs",
+    "RequestMetrics": "octavo.types.outputs",
+    "RequestOutput": "octavo.types.outputs",
+    "RequestOutputKind": "octavo.types.sampling_params",
+    "SamplingParams": "octavo.types.sampling_params",
+}
+
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "CompletionOutput",
+    "EngineArgs",
+    "LLMEngine",
+    "Logprob",
+    "RequestMetrics",
+    "RequestOutput",
+    "RequestOutputKind",
+    "SamplingParams",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'octavo' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

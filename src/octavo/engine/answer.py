@@ -1,0 +1,96 @@
+"""One of the n answers to a request, as it grows: its tokens, its text, its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.engine.detokenizer import make_detokenizer
+from octavo.engine.logprobs import LogprobDecoder
+from octavo.types.engine import EngineOutput, EngineRequest, FinishReason
+from octavo.types.outputs import CompletionOutput, PositionLogprobs
+
+if TYPE_CHECKING:
+    from octavo.tokenizers.base import Tokenizer
+
+
+class Answer:
+    """State of one answer.
+
+    Args:
+        index: Its number among the n.
+        request: What the engine was asked.
+        tokenizer: None: no text.
+    """
+
+    def __init__(self, index: int, request: EngineRequest, tokenizer: Tokenizer | None) -> None:
+        self.index = index
+        self.engine_id = request.request_id
+        self.token_ids: list[int] = []
+        self.finish_reason: FinishReason | None = None
+        self.stop_reason: int | str | None = None
+        self.last_token_time: float | None = None
+        self._keeps_stop = request.sampling.include_stop_str_in_output
+        self._detokenizer = make_detokenizer(request.sampling, tokenizer)
+        self._wants_logprobs = request.sampling.logprobs is not None
+        self._logprob_decoder = LogprobDecoder(tokenizer)
+        self._logprobs: list[PositionLogprobs] = []
+        self._cumulative_logprob = 0.0
+        # How much of the answer earlier outputs held.
+        self._sent_tokens = self._sent_text = 0
+        self._end_sent = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes."""
+        return self.finish_reason is not None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything came since the last `output()`."""
+        return (self.ended and not self._end_sent) or len(self.token_ids) > self._sent_tokens
+
+    def take(self, output: EngineOutput) -> None:
+        """Add a step's tokens. A stop string may end the answer here: tokens after the one completing it are dropped."""
+        ids = output.new_token_ids
+        reason = output.finish_reason
+        # The token that stopped the answer belongs to its ids, but its spelling not to its text.
+        silent = len(ids) - 1 if reason is FinishReason.STOP and not self._keeps_stop else len(ids)
+        for position, token in enumerate(ids):
+            self._add_token(output, position, token)
+            if position < silent and self._detokenizer.push(token):
+                self._stop_at_string()
+                return
+        if reason is not None:
+            self.end(reason, output.stop_reason)
+
+    def end(self, reason: FinishReason, stop_reason: int | str | None = None) -> None:
+        """The answer is complete, or is broken off."""
+        self.finish_reason, self.stop_reason = reason, stop_reason
+        if self._detokenizer.finish():
+            self._stop_at_string()
+
+    def output(self, *, delta: bool) -> CompletionOutput:
+        """The answer so far, or what is new of it since the last call."""
+        first_token, first_letter = (self._sent_tokens, self._sent_text) if delta else (0, 0)
+        text = self._detokenizer.text
+        self._sent_tokens, self._sent_text = len(self.token_ids), len(text)
+        self._end_sent = self.ended
+        return CompletionOutput(
+            index=self.index,
+            text=text[first_letter:],
+            token_ids=self.token_ids[first_token:],
+            cumulative_logprob=self._cumulative_logprob if self._wants_logprobs else None,
+            logprobs=self._logprobs[first_token:] if self._wants_logprobs else None,
+            finish_reason=None if self.finish_reason is None else str(self.finish_reason),
+            stop_reason=self.stop_reason,
+        )
+
+    def _add_token(self, output: EngineOutput, position: int, token: int) -> None:
+        self.token_ids.append(token)
+        if self._wants_logprobs and output.new_logprobs is not None:
+            found = output.new_logprobs[position]
+            self._logprobs.append(self._logprob_decoder.position(found))
+            self._cumulative_logprob += found.logprobs[0]
+
+    def _stop_at_string(self) -> None:
+        self.finish_reason, self.stop_reason = FinishReason.STOP, self._detokenizer.matched

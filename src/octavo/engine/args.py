@@ -1,0 +1,203 @@
+"""`EngineArgs`: what a user may set. `create_engine_config()` is the only place that decides what "auto" means."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+
+from octavo.config import (
+    CacheConfig,
+    DeviceConfig,
+    LoadConfig,
+    ObservabilityConfig,
+    OctavoConfig,
+    SchedulerConfig,
+)
+from octavo.config.env import environment
+from octavo.engine.flags import add_flags, flag, values_from
+from octavo.engine.model_facts import cache_dtype, read_model_facts, resolve_model_config, resolve_model_path
+from octavo.lib.errors import ConfigError
+from octavo.lib.human_numbers import parse_human_int
+
+BLOCK_SIZES = (16, 32, 64, 128)
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+# An automatic pool holds this many sequences of full length, and at least so many tokens, if memory allows.
+AUTO_SEQUENCES = 2
+AUTO_TOKENS = 16384
+
+
+def _length(text: str) -> int | None:
+    """`auto` and -1 mean: what the model allows."""
+    return None if text.strip().lower() in ("auto", "-1") else parse_human_int(text)
+
+
+def _seed(text: str) -> int:
+    return int(text)
+
+
+@dataclass(kw_only=True)
+class EngineArgs:
+    """Settings of an engine, as flags (`--max-model-len 8k`) or keyword arguments (`LLM(max_model_len=8192)`)."""
+
+    model: str | None = flag(None, aliases=("-m",))
+    """Model to run: a folder in Hugging Face's layout or a .gguf file. Without one the embedded default model runs."""
+    served_model_name: tuple[str, ...] | list[str] | str | None = flag(None)
+    """Names under which the API offers the model; the first one is used in answers. Default: the model's name."""
+    tokenizer: str | None = None
+    """Folder or .gguf file of the tokenizer. Default: the model's own."""
+    dtype: str = flag("auto", choices=DTYPES)
+    """Type of computation and cache as the checkpoint has it."""
+    max_model_len: int | None = flag(None, parse=_length)
+    """Tokens of prompt and answer together (8k, 8K, auto). Default: what the model was trained for."""
+    seed: int = flag(0, parse=_seed)
+    """Seed for requests that bring none."""
+    max_logprobs: int = 20
+    """Largest `logprobs` that a request may ask for; -1: the whole vocabulary."""
+    generation_config: str = "auto"
+    """Where sampling defaults come from: `auto` (generation_config.json beside the model), `vllm` (none), or a folder."""
+    load_format: str = flag("auto", choices=("auto", "safetensors", "gguf", "dummy"))
+    """How weights come in; `dummy`: random ones, for measurements."""
+
+    block_size: int = 32
+    """Tokens a page of the key-value cache: 16, 32, 64 or 128."""
+    kv_cache_dtype: str = flag("auto", choices=DTYPES)
+    """Type of keys and values in the cache. auto: the checkpoint's type, float16 for quantised weights."""
+    kv_cache_memory_bytes: int | None = flag(None, parse=parse_human_int)
+    """Memory for the key-value cache (2G, 512Mi). Default: from the memory that is free."""
+    memory_utilization: float | None = flag(
+        None, aliases=("--gpu-memory-utilization", "--device-memory-utilization")
+    )
+    """Share (0 to 1) of the free memory that weights and cache may take together. Default: at most 0.9, and no more
+    than two requests of full length need."""
+    num_blocks_override: int | None = flag(None, aliases=("--num-gpu-blocks-override",))
+    """Number of pages in the cache, whatever memory says."""
+    enable_prefix_caching: bool = True
+    """Keep pages of finished requests and reuse them for prompts that start the same."""
+
+    max_num_batched_tokens: int = flag(2048, parse=parse_human_int)
+    """Tokens computed in one step, over all requests."""
+    max_num_seqs: int = flag(256, parse=parse_human_int)
+    """Requests that run at the same time."""
+    scheduling_policy: str = flag("fcfs", choices=("fcfs", "priority"))
+    """Who goes first: the one who came first, or the lower `priority`."""
+    long_prefill_token_threshold: int = flag(512, parse=parse_human_int)
+    """Tokens of a prompt computed in one step while others generate; bounds how long those wait. 0: no bound."""
+    enable_chunked_prefill: bool = True
+    """Let a long prompt be computed over several steps."""
+    max_num_queued_reqs: int = flag(1024, parse=parse_human_int)
+    """Waiting requests beyond which new ones are refused with status 429."""
+
+    threads: int = 0
+    """Threads to compute with; 0: what the affinity mask and the cgroup allow."""
+    disable_log_stats: bool = False
+    """No periodic log line of throughput."""
+    metrics_prefix: str = "octavo"
+    """Prefix of metric names; `vllm` keeps dashboards made for it working."""
+
+    @staticmethod
+    def add_cli_args(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        """Add one flag per field."""
+        add_flags(parser, EngineArgs, group="engine")
+        return parser
+
+    @classmethod
+    def from_cli_args(cls, namespace: argparse.Namespace) -> EngineArgs:
+        """The arguments that `parser.parse_args()` found."""
+        return cls(**values_from(namespace, cls))
+
+    def create_engine_config(self) -> OctavoConfig:
+        """Resolve every "auto", check the settings against each other and against the model's own files.
+
+        Reads the model's configuration (no weights) and loads neither torch nor a tokenizer.
+
+        Raises:
+            ConfigError: settings that cannot work; `param` names the flag.
+            CheckpointError: the model's files are damaged; UnsupportedModelError: of a kind not known here.
+        """
+        self._check_numbers()
+        facts = read_model_facts(resolve_model_path(self.model))
+        model = resolve_model_config(self, facts)
+        return OctavoConfig(
+            model=model,
+            cache=self._cache_config(facts.path, model.dtype, model.max_model_len),
+            scheduler=self._scheduler_config(model.max_model_len),
+            device=self._device_config(),
+            load=LoadConfig(load_format=self.load_format),
+            observability=self._observability_config(),
+        )
+
+    def _check_numbers(self) -> None:
+        if self.block_size not in BLOCK_SIZES:
+            sizes = ", ".join(map(str, BLOCK_SIZES))
+            raise ConfigError(
+                f"--block-size must be one of {sizes}, got {self.block_size}.", param="block_size"
+            )
+        share = self.memory_utilization
+        if share is not None and not 0.0 < share <= 1.0:
+            raise ConfigError(
+                f"--memory-utilization must lie in (0, 1], got {share}.", param="memory_utilization"
+            )
+        for name, lowest in _LOWEST.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} must be at least {lowest}, got {value}.", param=name
+                )
+
+    def _cache_config(self, path: str, dtype: str, max_model_len: int) -> CacheConfig:
+        sized = self.memory_utilization is not None
+        return CacheConfig(
+            block_size=self.block_size,
+            dtype=cache_dtype(path, dtype) if self.kv_cache_dtype == "auto" else self.kv_cache_dtype,
+            num_blocks=self.num_blocks_override,
+            memory_bytes=self.kv_cache_memory_bytes,
+            memory_utilization=0.9 if self.memory_utilization is None else self.memory_utilization,
+            target_tokens=None if sized else max(AUTO_SEQUENCES * max_model_len, AUTO_TOKENS),
+            enable_prefix_caching=self.enable_prefix_caching,
+        )
+
+    def _scheduler_config(self, max_model_len: int) -> SchedulerConfig:
+        if not self.enable_chunked_prefill and self.max_num_batched_tokens < max_model_len:
+            raise ConfigError(
+                f"Without chunked prefill --max-num-batched-tokens ({self.max_num_batched_tokens}) must be at least "
+                f"--max-model-len ({max_model_len}).",
+                param="max_num_batched_tokens",
+            )
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                f"--max-num-batched-tokens ({self.max_num_batched_tokens}) must be at least --max-num-seqs "
+                f"({self.max_num_seqs}): each running request needs one token a step.",
+                param="max_num_batched_tokens",
+            )
+        return SchedulerConfig(
+            policy=self.scheduling_policy,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_num_seqs=self.max_num_seqs,
+            long_prefill_token_threshold=self.long_prefill_token_threshold,
+            enable_chunked_prefill=self.enable_chunked_prefill,
+            max_num_queued_reqs=self.max_num_queued_reqs,
+        )
+
+    def _device_config(self) -> DeviceConfig:
+        env = environment()
+        return DeviceConfig(num_threads=self.threads or env.num_threads, isa=env.isa)
+
+    def _observability_config(self) -> ObservabilityConfig:
+        interval = 0.0 if self.disable_log_stats else environment().log_stats_interval_s
+        return ObservabilityConfig(log_stats_interval=interval, metrics_prefix=self.metrics_prefix)
+
+
+_LOWEST = {
+    "max_model_len": 1,
+    "max_logprobs": -1,
+    "kv_cache_memory_bytes": 1,
+    "num_blocks_override": 1,
+    "max_num_batched_tokens": 1,
+    "max_num_seqs": 1,
+    "long_prefill_token_threshold": 0,
+    "max_num_queued_reqs": 0,
+    "threads": 0,
+}
+
+ENGINE_FIELDS = frozenset(field.name for field in dataclasses.fields(EngineArgs))

@@ -1,0 +1,108 @@
+"""Frames between a front and an engine process. Each is one msgpack map with its kind in `t`; nothing is pickled.
+
+The conversation: the engine connects and says `Hello`; the front answers `Configure`; the engine reports `Progress`
+while it loads and says `Ready`; then the front sends `Add`, `Abort`, `ResetPrefixCache`, and the engine one `Step` for
+each step of its loop. `Fatal` is the last word of an engine that gives up.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from octavo.config import OctavoConfig
+from octavo.types.engine import EngineOutputs, EngineRequest
+
+
+class Configure(msgspec.Struct, tag_field="t", tag="configure"):
+    """What to run. Sent once, in answer to `Hello`."""
+
+    config: OctavoConfig
+
+
+class Add(msgspec.Struct, tag_field="t", tag="add"):
+    """Requests to take in."""
+
+    requests: list[EngineRequest]
+
+
+class Abort(msgspec.Struct, tag_field="t", tag="abort"):
+    """Requests whose client is gone, or whose answer ended at a stop string. Unknown ids are ignored."""
+
+    request_ids: list[str]
+
+
+class ResetPrefixCache(msgspec.Struct, tag_field="t", tag="reset_prefix_cache"):
+    """Forget all cached pages; answered by `Reply`."""
+
+    call_id: int
+
+
+class Shutdown(msgspec.Struct, tag_field="t", tag="shutdown"):
+    """Stop now; open requests are dropped."""
+
+
+class Hello(msgspec.Struct, tag_field="t", tag="hello"):
+    """An engine process is up and waits for its configuration."""
+
+    pid: int
+
+
+class Progress(msgspec.Struct, tag_field="t", tag="progress"):
+    """A sign of life while loading."""
+
+    stage: str
+    done: int = 0
+    total: int = 0
+
+
+class Ready(msgspec.Struct, tag_field="t", tag="ready"):
+    """The model is loaded and requests are taken."""
+
+    num_blocks: int
+    block_size: int
+    weight_bytes: int
+    kv_bytes: int
+    load_seconds: float
+
+
+class Step(msgspec.Struct, tag_field="t", tag="step"):
+    """What one step brought."""
+
+    outputs: EngineOutputs
+
+
+class Reply(msgspec.Struct, tag_field="t", tag="reply"):
+    """The result of a call."""
+
+    call_id: int
+    result: bool
+
+
+class Fatal(msgspec.Struct, tag_field="t", tag="fatal"):
+    """Why the engine ends: an error's class (by its `error_type`) and message."""
+
+    error_type: str
+    message: str
+
+
+ToEngine = Configure | Add | Abort | ResetPrefixCache | Shutdown
+FromEngine = Hello | Progress | Ready | Step | Reply | Fatal
+
+_encoder = msgspec.msgpack.Encoder()
+_to_engine = msgspec.msgpack.Decoder(ToEngine)
+_from_engine = msgspec.msgpack.Decoder(FromEngine)
+
+
+def encode(message: ToEngine | FromEngine) -> bytes:
+    """One frame."""
+    return _encoder.encode(message)
+
+
+def decode_to_engine(frame: bytes) -> ToEngine:
+    """Read what a front sent. Raises: msgspec.DecodeError."""
+    return _to_engine.decode(frame)
+
+
+def decode_from_engine(frame: bytes) -> FromEngine:
+    """Read what an engine sent. Raises: msgspec.DecodeError."""
+    return _from_engine.decode(frame)

@@ -1,0 +1,129 @@
+"""`EngineClient` for a core in its own process, for callers without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import zmq
+
+from octavo.config import OctavoConfig
+from octavo.config.env import environment
+from octavo.engine.clients.process import COMMAND, EngineProcess, SocketFolder
+from octavo.engine.clients.session import EngineSession, EngineState
+from octavo.engine.clients.wire import (
+    Abort,
+    Add,
+    FromEngine,
+    Reply,
+    ResetPrefixCache,
+    Shutdown,
+    ToEngine,
+    decode_from_engine,
+    encode,
+)
+from octavo.lib.errors import EngineDeadError
+from octavo.types.engine import EngineOutputs, EngineRequest
+
+_POLL_MS = 100
+
+
+class SyncZmqClient:
+    """Starts an engine process and talks to it. A dead engine is not started again: its caller is a script.
+
+    Args:
+        command: How to start the process.
+    """
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self._context = zmq.Context()
+        self._folder = SocketFolder()
+        address = self._folder.next_address()
+        self._socket = bind_pair(self._context, address)
+        self._session = EngineSession()
+        self._process = EngineProcess(address, command, lambda process: None)
+        self._replies: dict[int, bool] = {}
+        self._outputs: list[EngineOutputs] = []
+        self._calls = 0
+        self._closed = False
+
+    def start(self, config: OctavoConfig) -> None:
+        """Configure the engine and wait until it is ready.
+
+        Raises:
+            EngineDeadError: it died or made no progress for `OCTAVO_ENGINE_READY_TIMEOUT_S`.
+            OctavoError: whatever it refused, as the engine itself raised it.
+        """
+        limit = environment().engine_ready_timeout_s
+        while self._session.state is not EngineState.READY:
+            self._receive()
+            answer = self._session.configure(config)
+            if answer is not None:
+                self._send(answer)
+            if self._session.silent_seconds() > limit:
+                self._process.kill()
+                raise EngineDeadError(
+                    f"The engine made no progress for {limit:.0f} s while {self._session.stage}."
+                )
+
+    def add(self, requests: Sequence[EngineRequest]) -> None:
+        """See `EngineClient.add`."""
+        self._send(Add(list(requests)))
+
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """See `EngineClient.abort`."""
+        self._send(Abort(list(request_ids)))
+
+    def get_outputs(self) -> EngineOutputs:
+        """See `EngineClient.get_outputs`."""
+        while not self._outputs:
+            self._receive()
+        return self._outputs.pop(0)
+
+    def reset_prefix_cache(self) -> bool:
+        """See `EngineClient.reset_prefix_cache`."""
+        self._calls += 1
+        call = self._calls
+        self._send(ResetPrefixCache(call))
+        while call not in self._replies:
+            self._receive()
+        return self._replies.pop(call)
+
+    def shutdown(self) -> None:
+        """See `EngineClient.shutdown`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._process.alive:
+            self._send(Shutdown())
+        self._process.stop()
+        self._socket.close(linger=0)
+        self._context.term()
+        self._folder.remove()
+
+    def _send(self, message: ToEngine) -> None:
+        self._socket.send(encode(message))
+
+    def _receive(self) -> None:
+        """Take in what arrives within a moment; notices a dead process."""
+        alive = self._process.alive  # asked first: what a process sent before it died is still read
+        if not self._socket.poll(_POLL_MS):
+            if not alive:
+                raise self._session.end(self._process.cause_of_death())
+            return
+        self._take(decode_from_engine(self._socket.recv()))
+
+    def _take(self, message: FromEngine) -> None:
+        if isinstance(message, Reply):
+            self._replies[message.call_id] = message.result
+        outputs = self._session.receive(message)
+        if outputs is not None:
+            self._outputs.append(outputs)
+
+
+def bind_pair(context: zmq.Context[zmq.Socket[bytes]], address: str) -> zmq.Socket[bytes]:
+    """The front's end: unbounded, as the scheduler's queue is what bounds requests."""
+    socket = context.socket(zmq.PAIR)
+    for option in (zmq.SNDHWM, zmq.RCVHWM, zmq.LINGER):
+        socket.setsockopt(option, 0)
+    socket.bind(address)
+    return socket

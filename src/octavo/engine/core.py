@@ -1,0 +1,174 @@
+"""The engine core: a scheduler, an executor and pages; one step is schedule -> execute -> update."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from octavo.config import OctavoConfig
+from octavo.engine.kv_sizing import MemoryFacts, memory_table, pages_for_tokens, size_pool, workspace_bytes
+from octavo.lib.errors import OctavoError
+from octavo.scheduling.kv.groups import plan_groups
+from octavo.scheduling.scheduler import Scheduler
+from octavo.types.engine import EngineOutput, EngineOutputs, EngineRequest, FinishReason
+from octavo.types.kv import KVLayout
+from octavo.types.step import StepPlan
+
+if TYPE_CHECKING:
+    from octavo.executor.base import Executor, LoadedModel
+
+logger = logging.getLogger(__name__)
+
+# A step that fails takes its requests with it; so many in a row mean that the engine itself is broken.
+MAX_FAILED_STEPS = 3
+
+
+class ProgressListener(Protocol):
+    """Told what a starting engine is doing."""
+
+    def __call__(self, stage: str) -> None: ...
+
+
+def _silent(stage: str) -> None:
+    del stage
+
+
+class EngineCore:
+    """Takes requests, brings tokens. Knows nothing of text, clients or sockets.
+
+    Args:
+        config: All settings, resolved.
+        executor: Not loaded yet; the core loads it and gives it its pages.
+        progress: Told about the stages of loading.
+
+    Raises:
+        ConfigError: the model and one page do not fit into memory.
+        CheckpointError: the weights cannot be loaded.
+    """
+
+    def __init__(
+        self, config: OctavoConfig, executor: Executor, progress: ProgressListener = _silent
+    ) -> None:
+        begin = time.monotonic()
+        self.executor = executor
+        progress("loading the weights")
+        self.model = executor.load()
+        self.layout = plan_groups(self.model.kv_layers, config.cache.block_size, config.cache.dtype)
+        self.num_blocks = self._size_pool(config)
+        progress("allocating the key-value cache")
+        executor.allocate_kv(self.layout, self.num_blocks)
+        max_model_len = config.model.max_model_len
+        self.scheduler = Scheduler(
+            config.scheduler, config.cache, self.layout, self.num_blocks, max_model_len
+        )
+        self.load_seconds = time.monotonic() - begin
+        self._unsent: list[EngineOutput] = []
+        self._failed_steps = 0
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of all pages."""
+        return self.num_blocks * self.layout.block_bytes
+
+    def add(self, requests: Sequence[EngineRequest]) -> None:
+        """Queue requests. One that cannot be taken is answered by an output with its error, like any other failure."""
+        for request in requests:
+            try:
+                self.scheduler.add(request)
+            except OctavoError as error:
+                self._unsent.append(_failure(request.request_id, error.message, error.error_type))
+            except Exception as error:
+                logger.exception("Request %s could not be queued.", request.request_id)
+                self._unsent.append(_failure(request.request_id, repr(error)))
+
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """Drop requests before the next step; unknown ids are ignored."""
+        self._unsent.extend(self.scheduler.abort(list(request_ids)))
+
+    def has_work(self) -> bool:
+        """Whether `step()` would bring anything."""
+        return bool(self._unsent) or self.scheduler.has_work()
+
+    def step(self) -> EngineOutputs:
+        """Run one step and hand out what it, and refusals and aborts since the last one, brought."""
+        outputs, self._unsent = self._unsent, []
+        if self.scheduler.has_work():
+            outputs += self._run(self.scheduler.schedule())
+        return EngineOutputs(outputs=outputs, stats=self.scheduler.stats(), timestamp=time.monotonic())
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget cached pages; False while requests hold some."""
+        return self.scheduler.reset_prefix_cache()
+
+    def shutdown(self) -> None:
+        """Free model and pages."""
+        self.executor.shutdown()
+
+    def _run(self, plan: StepPlan) -> list[EngineOutput]:
+        try:
+            outputs = self.scheduler.update(plan, self.executor.execute_model(plan))
+        except Exception as error:
+            return self._fail_step(plan, error)
+        self._failed_steps = 0
+        return outputs
+
+    def _fail_step(self, plan: StepPlan, error: Exception) -> list[EngineOutput]:
+        """End the requests of a step that raised, and keep the others: their pages were not touched.
+
+        Raises:
+            OctavoError: it keeps happening, so that the fault is the engine's.
+        """
+        self._failed_steps += 1
+        if self._failed_steps >= MAX_FAILED_STEPS:
+            raise OctavoError(
+                f"{MAX_FAILED_STEPS} steps in a row failed; the last one with: {error!r}"
+            ) from error
+        victims = list(plan.num_scheduled_tokens)
+        logger.error("A step failed; its %d requests end with an error.", len(victims), exc_info=error)
+        self.scheduler.abort(victims)
+        return [
+            _failure(request_id, f"The engine failed while it ran this request: {error!r}")
+            for request_id in victims
+        ]
+
+    def _size_pool(self, config: OctavoConfig) -> int:
+        memory = MemoryFacts(
+            weight_bytes=self.model.weight_bytes,
+            memory_available=self.model.memory_available,
+            workspace_bytes=workspace_bytes(config.scheduler, self.model.vocab_size),
+        )
+        max_model_len = config.model.max_model_len
+        num_blocks = size_pool(config.cache, self.layout, memory, max_model_len)
+        table = memory_table(self.layout, num_blocks, memory, max_model_len)
+        logger.info("Memory of %s:\n%s", config.model.served_model_names[0], "\n".join(table))
+        _warn_if_small(self.layout, num_blocks, max_model_len)
+        return num_blocks
+
+
+def _warn_if_small(layout: KVLayout, num_blocks: int, max_model_len: int) -> None:
+    needed = pages_for_tokens(layout, max_model_len)
+    if num_blocks < needed and all(group.window == 0 for group in layout.groups):
+        logger.warning(
+            "The cache (%d pages) is smaller than one request of full length (%d tokens need %d pages): longer "
+            "requests will be refused. Lower --max-model-len or give more memory with --kv-cache-memory-bytes.",
+            num_blocks,
+            max_model_len,
+            needed,
+        )
+
+
+def _failure(request_id: str, message: str, error_type: str | None = None) -> EngineOutput:
+    return EngineOutput(
+        request_id=request_id,
+        new_token_ids=[],
+        finish_reason=FinishReason.ERROR,
+        error=message,
+        error_type=error_type,
+    )
+
+
+def model_summary(model: LoadedModel) -> str:
+    """One line about what was loaded."""
+    return f"{model.architecture}, {model.isa}, {model.num_threads} threads, loaded in {model.load_seconds:.1f} s"

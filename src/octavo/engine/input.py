@@ -1,0 +1,220 @@
+"""From what a caller wrote to what an engine runs: every check is here, at the door. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+
+from octavo.config import ModelConfig
+from octavo.lib.errors import InvalidRequestError
+from octavo.types.engine import EngineRequest
+from octavo.types.sampling_params import SEED_MAX, SamplingParams
+
+if TYPE_CHECKING:
+    from octavo.tokenizers.base import Tokenizer
+
+
+class TextPrompt(TypedDict):
+    """A prompt as text."""
+
+    prompt: str
+
+
+class TokensPrompt(TypedDict):
+    """A prompt as token ids."""
+
+    prompt_token_ids: list[int]
+
+
+Prompt = str | Sequence[int] | TextPrompt | TokensPrompt | Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRequest:
+    """One checked request; `children` are its n sequences, in the order of their index."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    sampling: SamplingParams
+    """As asked, with `max_tokens` resolved."""
+    arrival_time: float
+    children: list[EngineRequest] = field(default_factory=list)
+
+
+class InputProcessor:
+    """Makes engine requests out of prompts and sampling parameters.
+
+    Args:
+        model: Limits and stop tokens.
+        tokenizer: For prompts that are text; None: only token ids are taken.
+    """
+
+    def __init__(self, model: ModelConfig, tokenizer: Tokenizer | None) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._default_max_tokens = dict(model.default_sampling).get("max_tokens")
+        self._serials = itertools.count()
+
+    def process(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        sampling: SamplingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        arrival_time: float | None = None,
+    ) -> GenerationRequest:
+        """Check a request and fan it out into its n sequences.
+
+        Raises:
+            InvalidRequestError: names the field and the limit.
+        """
+        text, ids = self._tokens_of(prompt)
+        self._check_prompt(ids)
+        resolved = self._resolve(sampling, len(ids))
+        arrival = time.monotonic() if arrival_time is None else arrival_time
+        serial = next(self._serials)
+        seed = self._draw_seed(serial) if sampling.seed is None else sampling.seed
+        request = GenerationRequest(
+            request_id=request_id, prompt=text, prompt_token_ids=ids, sampling=resolved, arrival_time=arrival
+        )
+        for index in range(sampling.n):
+            child = EngineRequest(
+                # Unlike the caller's own, this id is never used twice: late news of an aborted request is not mistaken.
+                request_id=f"{request_id}#{serial}.{index}",
+                prompt_token_ids=ids,
+                sampling=_child_sampling(resolved, seed, index),
+                stop_token_ids=self._stop_ids(sampling),
+                eos_token_ids=[] if sampling.ignore_eos else list(self._model.eos_token_ids),
+                arrival_time=arrival,
+                priority=priority,
+                cache_salt=cache_salt,
+            )
+            request.children.append(child)
+        return request
+
+    def _tokens_of(self, prompt: Prompt) -> tuple[str | None, list[int]]:
+        """(text if there is one, token ids) of any form of prompt."""
+        if isinstance(prompt, Mapping):
+            return self._tokens_of_mapping(prompt)
+        if isinstance(prompt, str):
+            return prompt, self._encode(prompt)
+        return None, _checked_ids(prompt)
+
+    def _tokens_of_mapping(self, prompt: Mapping[str, Any]) -> tuple[str | None, list[int]]:
+        text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
+        unknown = set(prompt) - {"prompt", "prompt_token_ids"}
+        if unknown:
+            raise InvalidRequestError(f"A prompt has no key {sorted(unknown)[0]!r}.", param="prompt")
+        if ids is not None:
+            return (text if isinstance(text, str) else None), _checked_ids(ids)
+        if not isinstance(text, str):
+            raise InvalidRequestError("A prompt needs `prompt` (text) or `prompt_token_ids`.", param="prompt")
+        return text, self._encode(text)
+
+    def _encode(self, text: str) -> list[int]:
+        if self._tokenizer is None:
+            raise InvalidRequestError(
+                "This engine has no tokenizer: give `prompt_token_ids`.", param="prompt"
+            )
+        return self._tokenizer.encode(text)
+
+    def _check_prompt(self, ids: list[int]) -> None:
+        if not ids:
+            raise InvalidRequestError("The prompt is empty: it must have at least one token.", param="prompt")
+        lowest, highest = min(ids), max(ids)
+        if lowest < 0 or highest >= self._model.vocab_size:
+            wrong = lowest if lowest < 0 else highest
+            raise InvalidRequestError(
+                f"Token id {wrong} in the prompt is outside the vocabulary: ids run from 0 to {self._model.vocab_size - 1}.",
+                param="prompt",
+            )
+
+    def _resolve(self, sampling: SamplingParams, prompt_length: int) -> SamplingParams:
+        """Check against this model; `max_tokens` and -1 for "all" become numbers."""
+        sampling.check_vocabulary(self._model.vocab_size)
+        return msgspec.structs.replace(
+            sampling,
+            max_tokens=self._max_tokens(sampling.max_tokens, prompt_length),
+            logprobs=self._logprobs("logprobs", sampling.logprobs),
+            prompt_logprobs=self._logprobs("prompt_logprobs", sampling.prompt_logprobs),
+        )
+
+    def _max_tokens(self, asked: int | None, prompt_length: int) -> int:
+        limit = self._model.max_model_len
+        room = limit - prompt_length
+        if room < 1:
+            raise InvalidRequestError(
+                f"The prompt has {prompt_length} tokens, but the context length is {limit} tokens and the answer needs "
+                f"at least one{f' (max_tokens is {asked})' if asked else ''}. Shorten the prompt.",
+                param="prompt",
+            )
+        if asked is None:
+            return min(room, int(self._default_max_tokens or room))
+        if asked > room:
+            raise InvalidRequestError(
+                f"The prompt has {prompt_length} tokens and max_tokens is {asked}: together {prompt_length + asked}, more "
+                f"than the context length of {limit} tokens. Shorten the prompt or ask for at most {room} tokens.",
+                param="max_tokens",
+            )
+        return asked
+
+    def _logprobs(self, name: str, asked: int | None) -> int | None:
+        limit, vocabulary = self._model.max_logprobs, self._model.vocab_size
+        if asked is None:
+            return None
+        count = vocabulary if asked == -1 else asked
+        allowed = vocabulary if limit == -1 else limit
+        if count > allowed:
+            shown = "-1 (the whole vocabulary)" if asked == -1 else str(asked)
+            raise InvalidRequestError(
+                f"{name} is {shown}, but at most {allowed} are given (--max-logprobs).", param=name
+            )
+        return count
+
+    def _stop_ids(self, sampling: SamplingParams) -> list[int]:
+        eos = () if sampling.ignore_eos else self._model.eos_token_ids
+        return list(dict.fromkeys([*(sampling.stop_token_ids or ()), *eos]))
+
+    def _draw_seed(self, serial: int) -> int:
+        """A seed that follows from the engine's and the request's number: a script run twice gives the same answers."""
+        digest = hashlib.blake2b(b"octavo seed %d %d" % (self._model.seed, serial), digest_size=8).digest()
+        return int.from_bytes(digest, "little") & SEED_MAX
+
+
+def default_sampling_params(model: ModelConfig, **changes: Any) -> SamplingParams:
+    """Parameters of a request that says nothing: the model's `generation_config.json` over our defaults.
+
+    `max_tokens` is None, which `InputProcessor` reads as: as many as the generation config or the context allow.
+    """
+    values: dict[str, Any] = {**dict(model.default_sampling), "max_tokens": None, **changes}
+    return SamplingParams(**values)
+
+
+def _child_sampling(sampling: SamplingParams, seed: int, index: int) -> SamplingParams:
+    """The parameters of one of n sequences: its own seed, and prompt log probabilities only once."""
+    return msgspec.structs.replace(
+        sampling,
+        n=1,
+        seed=(seed + index + SEED_MAX + 1) % (2 * (SEED_MAX + 1)) - SEED_MAX - 1,
+        prompt_logprobs=sampling.prompt_logprobs if index == 0 else None,
+    )
+
+
+def _checked_ids(ids: object) -> list[int]:
+    if not isinstance(ids, Sequence) or isinstance(ids, (str, bytes)):
+        raise InvalidRequestError(
+            f"Prompt token ids must be a list of integers, got {type(ids).__name__}.", param="prompt"
+        )
+    for item in ids:
+        if not isinstance(item, int) or isinstance(item, bool):
+            raise InvalidRequestError(f"Prompt token ids must be integers, got {item!r}.", param="prompt")
+    return list(ids)

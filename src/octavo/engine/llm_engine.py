@@ -1,0 +1,143 @@
+"""The sync front: add requests, call `step()` until nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from octavo.config import OctavoConfig
+from octavo.engine.args import EngineArgs
+from octavo.engine.clients.inproc import EngineClient, InprocClient
+from octavo.engine.clients.process import COMMAND
+from octavo.engine.clients.zmq_sync import SyncZmqClient
+from octavo.engine.core import EngineCore
+from octavo.engine.input import InputProcessor, Prompt
+from octavo.engine.output import OutputProcessor, ProcessedStep
+from octavo.engine.stats import StatsListener, ThroughputLog, notify
+from octavo.lib.errors import EngineDeadError
+from octavo.types.outputs import RequestOutput
+from octavo.types.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from octavo.tokenizers import Tokenizer
+
+
+class LLMEngine:
+    """Runs requests for one caller.
+
+    Args:
+        config: Resolved settings.
+        client: A core, here or in another process.
+        tokenizer: None: only token ids go in and come out.
+        listeners: Told about every step.
+    """
+
+    def __init__(
+        self,
+        config: OctavoConfig,
+        client: EngineClient,
+        tokenizer: Tokenizer | None,
+        listeners: Sequence[StatsListener] = (),
+    ) -> None:
+        self.config = config
+        self.client = client
+        self.tokenizer = tokenizer
+        self._input = InputProcessor(config.model, tokenizer)
+        self._output = OutputProcessor(tokenizer)
+        self._listeners = list(listeners)
+        if config.observability.log_stats_interval:
+            self._listeners.append(ThroughputLog(config.observability.log_stats_interval))
+        self._unsent: list[RequestOutput] = []
+
+    @classmethod
+    def from_engine_args(
+        cls, args: EngineArgs, *, own_process: bool = False, command: Sequence[str] = COMMAND
+    ) -> LLMEngine:
+        """Load a model, in this process (the default) or in its own.
+
+        Raises:
+            ConfigError, CheckpointError: see `EngineArgs.create_engine_config` and `EngineCore`.
+        """
+        from octavo.tokenizers import load_tokenizer
+
+        if not own_process:
+            config = args.create_engine_config()
+            return cls(config, _inproc(config), load_tokenizer(config.model.tokenizer))
+        client = SyncZmqClient(command)
+        try:
+            config = args.create_engine_config()
+            tokenizer = load_tokenizer(config.model.tokenizer)
+            client.start(config)
+        except BaseException:
+            client.shutdown()
+            raise
+        return cls(config, client, tokenizer)
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+    ) -> None:
+        """Check a request and queue it.
+
+        Raises:
+            InvalidRequestError: it can never be answered as it is.
+        """
+        request = self._input.process(request_id, prompt, params, priority=priority, cache_salt=cache_salt)
+        self._output.add(request)
+        self.client.add(request.children)
+
+    def step(self) -> list[RequestOutput]:
+        """Run one step and return what it brought, by each request's output kind.
+
+        A request that failed comes back with `error` set and finish reason `error`.
+
+        Raises:
+            EngineDeadError: the engine process died.
+        """
+        done, self._unsent = self._unsent, []
+        if not self._output.num_open:
+            return done
+        try:
+            processed = self._output.process(self.client.get_outputs())
+        except EngineDeadError as error:
+            self._output.fail(self._output.request_ids, error)
+            raise
+        return done + self._carry_out(processed)
+
+    def abort_request(self, request_ids: str | Sequence[str]) -> None:
+        """End requests; the next `step()` returns their last output. Unknown ids are ignored."""
+        ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+        self._unsent += self._carry_out(self._output.abort(ids))
+
+    def has_unfinished_requests(self) -> bool:
+        """Whether `step()` has more to bring."""
+        return bool(self._unsent) or self._output.num_open > 0
+
+    def get_num_unfinished_requests(self) -> int:
+        """Requests that are not ended."""
+        return self._output.num_open
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget cached pages; False while requests hold some."""
+        return self.client.reset_prefix_cache()
+
+    def shutdown(self) -> None:
+        """Stop the engine. May be called twice."""
+        self.client.shutdown()
+
+    def _carry_out(self, done: ProcessedStep) -> list[RequestOutput]:
+        if done.to_abort:
+            self.client.abort(done.to_abort)
+        notify(self._listeners, done.stats)
+        return done.outputs
+
+
+def _inproc(config: OctavoConfig) -> InprocClient:
+    from octavo.executor.uniproc import UniprocExecutor
+
+    return InprocClient(EngineCore(config, UniprocExecutor(config)))

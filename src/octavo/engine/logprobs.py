@@ -1,0 +1,68 @@
+"""Log probabilities with their tokens as text: joined, the chosen tokens of a sequence spell its text."""
+
+from __future__ import annotations
+
+import codecs
+from typing import TYPE_CHECKING
+
+from octavo.types.engine import TokenLogprobs
+from octavo.types.outputs import Logprob, PositionLogprobs
+
+if TYPE_CHECKING:
+    from octavo.tokenizers.base import Tokenizer
+
+
+class LogprobDecoder:
+    """Gives the tokens at successive positions of one sequence their text.
+
+    A token that brings only the first bytes of a character has the text ''; the one that completes the character has
+    all of it. Alternatives are read in the place of the chosen token, after the same bytes.
+
+    Args:
+        tokenizer: None: tokens get no text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def skip(self, token_id: int) -> None:
+        """A position without log probabilities: the first of a prompt."""
+        if self._tokenizer is not None:
+            self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def position(self, found: TokenLogprobs) -> PositionLogprobs:
+        """The dictionary of one position: the chosen token (first), then the top ones."""
+        pairs = list(zip(found.token_ids, found.logprobs, strict=True))
+        before = self._decoder.getstate()
+        # The chosen token comes last, so that the decoder is left in its state.
+        texts = {token: self._text(token, before) for token, _ in reversed(pairs)}
+        self._text(pairs[0][0], before)
+        ranks = {token: rank for rank, (token, _) in enumerate(pairs[1:], start=1)}
+        ranks[pairs[0][0]] = found.rank
+        return {token: Logprob(logprob, ranks[token], texts[token]) for token, logprob in pairs}
+
+    def _text(self, token_id: int, before: tuple[bytes, int]) -> str | None:
+        if self._tokenizer is None:
+            return None
+        self._decoder.setstate(before)
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+
+class PromptLogprobs:
+    """Log probabilities of a prompt, which come in pieces when its prefill is chunked."""
+
+    def __init__(self, tokenizer: Tokenizer | None, prompt_token_ids: list[int]) -> None:
+        self._decoder = LogprobDecoder(tokenizer)
+        self._decoder.skip(prompt_token_ids[0])
+        self._length = len(prompt_token_ids)
+        self.positions: list[PositionLogprobs | None] = [None]
+
+    def extend(self, found: list[TokenLogprobs]) -> None:
+        """Add the next positions."""
+        self.positions.extend(self._decoder.position(one) for one in found)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every position of the prompt is there."""
+        return len(self.positions) >= self._length

@@ -1,0 +1,177 @@
+"""What a model's own files say, before any weight is read: its shape, its limits, its stop tokens, its sampling defaults."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo.config import ModelConfig
+from octavo.engine.default_model import SERVED_NAME, default_model_path
+from octavo.lib.errors import ConfigError, InvalidRequestError
+from octavo.lib.gguf import GGMLType, GGUFFile
+from octavo.types.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from octavo.engine.args import EngineArgs
+    from octavo.models.hf_config import HFConfig
+    from octavo.models.spec import DecoderSpec
+
+logger = logging.getLogger(__name__)
+
+# generation_config.json's name -> ours. Other keys there (do_sample, cache settings) have no meaning here.
+_SAMPLING_KEYS = {
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "max_new_tokens": "max_tokens",
+}
+_NEUTRAL = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "top_k": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """A model's configuration, read and understood."""
+
+    path: str
+    hf: HFConfig
+    spec: DecoderSpec
+
+
+def resolve_model_path(model: str | None) -> str:
+    """The folder or file to load; the embedded default when `model` is None.
+
+    Raises:
+        ConfigError: nothing lies there.
+    """
+    if model is None:
+        return default_model_path()
+    path = os.path.expanduser(model)
+    if os.path.isfile(path) and not path.endswith(".gguf"):
+        raise ConfigError(f"--model {model!r} is a file, but not a .gguf file.", param="model")
+    if not os.path.exists(path):
+        raise ConfigError(
+            f"--model {model!r} does not exist. Name a local folder with config.json and safetensors, or a .gguf file.",
+            param="model",
+        )
+    return path
+
+
+def read_model_facts(path: str) -> ModelFacts:
+    """Read the configuration at `path`.
+
+    Raises:
+        CheckpointError: it cannot be read, or (UnsupportedModelError) asks for something not known here.
+    """
+    from octavo.models.hf_config import HFConfig
+    from octavo.models.registry import build_spec
+
+    hf = HFConfig.from_path(path)
+    return ModelFacts(path=path, hf=hf, spec=build_spec(hf))
+
+
+def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
+    """The `ModelConfig` of these arguments for that model.
+
+    Raises:
+        ConfigError: `max_model_len` is above what the model was made for, or a generation config cannot be read.
+    """
+    generation = _generation_config(args.generation_config, facts.path)
+    defaults = _sampling_defaults(generation)
+    return ModelConfig(
+        model=facts.path,
+        served_model_names=_served_names(args, facts.path),
+        tokenizer=args.tokenizer or facts.path,
+        dtype=facts.hf.torch_dtype if args.dtype == "auto" else args.dtype,
+        max_model_len=_max_model_len(args.max_model_len, facts.spec.max_position),
+        vocab_size=facts.spec.vocab_size,
+        eos_token_ids=_eos_ids(facts, generation),
+        seed=args.seed,
+        max_logprobs=args.max_logprobs,
+        default_sampling=tuple(defaults.items()),
+    )
+
+
+def _served_names(args: EngineArgs, path: str) -> tuple[str, ...]:
+    given = args.served_model_name
+    if given:
+        return (given,) if isinstance(given, str) else tuple(given)
+    if args.model is None:
+        return (SERVED_NAME,)
+    # Its plain name first; the path as it was written works too, as clients of vLLM send it.
+    return tuple(dict.fromkeys((Path(path).name.removesuffix(".gguf"), args.model)))
+
+
+def cache_dtype(path: str, dtype: str) -> str:
+    """What `--kv-cache-dtype auto` means: the model's own type; for a GGUF file, by the type of most of its weights.
+
+    Quantised weights leave float32 activations, of which float16 keeps more digits than bfloat16 would.
+    """
+    if not path.endswith(".gguf"):
+        return dtype
+    with GGUFFile.open(path) as file:
+        weights: Counter[GGMLType] = Counter()
+        for tensor in file.tensors.values():
+            weights[tensor.ggml_type] += tensor.nbytes
+    most = weights.most_common(1)[0][0] if weights else GGMLType.F16
+    return {GGMLType.F32: "float32", GGMLType.BF16: "bfloat16"}.get(most, "float16")
+
+
+def _max_model_len(asked: int | None, limit: int) -> int:
+    if asked is not None and asked > limit:
+        raise ConfigError(
+            f"--max-model-len {asked} is more than the {limit} tokens that this model was made for. Use at most {limit}.",
+            param="max_model_len",
+        )
+    return limit if asked is None else asked
+
+
+def _generation_config(where: str, model_path: str) -> Mapping[str, Any]:
+    """The parsed generation_config.json, empty where there is none to use."""
+    if where == "vllm":
+        return {}
+    from octavo.models.hf_config import generation_config
+
+    if where == "auto":
+        return generation_config(model_path)
+    if not (Path(where) / "generation_config.json").is_file():
+        raise ConfigError(
+            f"--generation-config {where!r}: there is no generation_config.json.", param="generation_config"
+        )
+    return generation_config(where)
+
+
+def _sampling_defaults(generation: Mapping[str, Any]) -> dict[str, float | int]:
+    found = {
+        ours: generation[theirs]
+        for theirs, ours in _SAMPLING_KEYS.items()
+        if generation.get(theirs) is not None
+    }
+    defaults = {name: value for name, value in found.items() if value != _NEUTRAL.get(name)}
+    try:
+        SamplingParams(**defaults)
+    except InvalidRequestError as error:
+        raise ConfigError(
+            f"generation_config.json has a value that cannot be used: {error.message}. Correct it, or start with "
+            "--generation-config vllm.",
+            param="generation_config",
+        ) from error
+    if defaults:
+        shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
+        logger.info(
+            "Sampling defaults from generation_config.json: %s (--generation-config vllm ignores them).",
+            shown,
+        )
+    return defaults
+
+
+def _eos_ids(facts: ModelFacts, generation: Mapping[str, Any]) -> tuple[int, ...]:
+    extra = generation.get("eos_token_id")
+    more = [extra] if isinstance(extra, int) else extra if isinstance(extra, list) else []
+    return tuple(dict.fromkeys([*facts.hf.eos_token_ids, *more]))

@@ -1,0 +1,1 @@
+"""Models in a script: class `LLM`."""

@@ -1,0 +1,198 @@
+"""`LLM.generate` and `LLM.chat`: many prompts in, their answers out in the same order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from octavo.engine.input import Prompt, default_sampling_params
+from octavo.engine.llm_engine import LLMEngine
+from octavo.lib.errors import InvalidRequestError
+from octavo.types.outputs import RequestOutput
+from octavo.types.sampling_params import RequestOutputKind, SamplingParams
+
+if TYPE_CHECKING:
+    from octavo.tokenizers import Tokenizer
+
+Prompts = Prompt | Sequence[Prompt]
+Message = Mapping[str, Any]
+Conversations = Sequence[Message] | Sequence[Sequence[Message]]
+
+
+class OfflineInferenceMixin:
+    """Generation from prompts and from conversations."""
+
+    llm_engine: LLMEngine
+    _request_numbers: itertools.count[int]
+
+    def generate(
+        self,
+        prompts: Prompts,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+        priority: Sequence[int] | None = None,
+        cache_salt: str | None = None,
+    ) -> list[RequestOutput]:
+        """Generate answers, as many at a time as the engine can run.
+
+        Args:
+            prompts: One prompt or a list. A prompt is text, a list of token ids, `{"prompt": text}` or
+                `{"prompt_token_ids": ids}`.
+            sampling_params: For all prompts, or one for each. Default: the model's own defaults.
+            use_tqdm: Show a progress bar.
+            priority: One for each prompt, lower first (with `scheduling_policy="priority"`).
+            cache_salt: Only requests with the same salt share cached pages.
+
+        Returns:
+            One output per prompt, in the order of the prompts. One that failed in the engine has `error` set.
+
+        Raises:
+            InvalidRequestError: a prompt or its parameters cannot be used. Nothing is generated then.
+        """
+        listed = _as_list(prompts)
+        params = self._params_for(sampling_params, len(listed))
+        ranks = _one_each("priority", priority, len(listed)) if priority is not None else [0] * len(listed)
+        ids: list[str] = []
+        try:
+            for prompt, one, rank in zip(listed, params, ranks, strict=True):
+                ids.append(str(next(self._request_numbers)))
+                self.llm_engine.add_request(ids[-1], prompt, one, priority=rank, cache_salt=cache_salt)
+            return self._run(ids, use_tqdm)
+        except BaseException:
+            # A mistake in one prompt, or Ctrl-C: nothing of this call may go on in the next one.
+            self.llm_engine.abort_request(ids)
+            raise
+
+    def chat(
+        self,
+        messages: Conversations,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+        chat_template: str | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation (a list of messages) or several (a list of such lists).
+
+        Args:
+            messages: Each message is `{"role": ..., "content": ...}`.
+            sampling_params: As for `generate`.
+            use_tqdm: Show a progress bar.
+            chat_template: A Jinja template instead of the model's own.
+            add_generation_prompt: Open a new turn of the assistant.
+            continue_final_message: Go on with the last message instead of answering it.
+            tools: JSON descriptions of functions, for templates that know tools.
+            chat_template_kwargs: Further variables for the template.
+
+        Raises:
+            InvalidRequestError: the template refuses the conversation, or the model has none.
+        """
+        options = {
+            "chat_template": chat_template,
+            "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": continue_final_message,
+            "tools": tools,
+            "chat_template_kwargs": chat_template_kwargs,
+        }
+        prompts = [self._render(conversation, options) for conversation in _as_conversations(messages)]
+        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+
+    def get_tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        assert self.llm_engine.tokenizer is not None
+        return self.llm_engine.tokenizer
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What `generate` uses without `sampling_params`: the model's `generation_config.json` over our defaults."""
+        return default_sampling_params(self.llm_engine.config.model)
+
+    def _params_for(
+        self, given: SamplingParams | Sequence[SamplingParams] | None, count: int
+    ) -> list[SamplingParams]:
+        if given is None:
+            given = self.get_default_sampling_params()
+        each = (
+            [given] * count
+            if isinstance(given, SamplingParams)
+            else _one_each("sampling_params", given, count)
+        )
+        return [msgspec.structs.replace(one, output_kind=RequestOutputKind.FINAL_ONLY) for one in each]
+
+    def _run(self, ids: Sequence[str], use_tqdm: bool) -> list[RequestOutput]:
+        outputs: dict[str, RequestOutput] = {}
+        wanted = set(ids)
+        with _Progress(len(ids), shown=use_tqdm) as progress:
+            while len(outputs) < len(ids):
+                for output in self.llm_engine.step():
+                    if output.finished and output.request_id in wanted:
+                        outputs[output.request_id] = output
+                        progress.add(output)
+        return [outputs[request_id] for request_id in ids]
+
+    def _render(self, conversation: Sequence[Message], options: Mapping[str, Any]) -> Prompt:
+        from octavo.tokenizers.chat import render_chat
+
+        tokenizer = self.get_tokenizer()
+        text = render_chat(tokenizer, conversation, **options)
+        return {"prompt": text, "prompt_token_ids": tokenizer.encode(text, add_special_tokens=False)}
+
+
+class _Progress:
+    """A bar that counts prompts and shows tokens per second."""
+
+    def __init__(self, total: int, *, shown: bool) -> None:
+        self._prompt_tokens = self._generated = 0
+        self._bar: Any = None
+        if shown:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, desc="Prompts", unit="req", dynamic_ncols=True)
+
+    def add(self, output: RequestOutput) -> None:
+        """One more is finished."""
+        if self._bar is None:
+            return
+        self._prompt_tokens += len(output.prompt_token_ids)
+        self._generated += sum(len(answer.token_ids) for answer in output.outputs)
+        seconds = max(self._bar.format_dict["elapsed"], 1e-6)
+        self._bar.set_postfix_str(
+            f"in {self._prompt_tokens / seconds:.1f} tok/s, out {self._generated / seconds:.1f} tok/s",
+            refresh=False,
+        )
+        self._bar.update()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _as_list(prompts: Prompts) -> list[Prompt]:
+    """A list of prompts, whether one or several were given. A list of integers is one prompt."""
+    if isinstance(prompts, (str, Mapping)):
+        return [prompts]
+    if all(isinstance(item, int) for item in prompts) and len(prompts) > 0:
+        return [cast("Sequence[int]", prompts)]
+    return list(cast("Sequence[Prompt]", prompts))
+
+
+def _as_conversations(messages: Conversations) -> list[Sequence[Message]]:
+    if messages and isinstance(messages[0], Mapping):
+        return [cast("Sequence[Message]", messages)]
+    return list(cast("Sequence[Sequence[Message]]", messages))
+
+
+def _one_each(name: str, values: Iterable[Any], count: int) -> list[Any]:
+    listed = list(values)
+    if len(listed) != count:
+        raise InvalidRequestError(f"{name} has {len(listed)} entries for {count} prompts.", param=name)
+    return listed

@@ -1,0 +1,52 @@
+"""Class `LLM`: a model inside a script."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from octavo.engine.args import ENGINE_FIELDS, EngineArgs
+from octavo.engine.llm_engine import LLMEngine
+from octavo.entrypoints.offline.generate import OfflineInferenceMixin
+from octavo.lib.errors import ConfigError
+
+# A script hands over all its prompts at once; to refuse some because many wait would be of no use to it.
+_UNBOUNDED_QUEUE = 2**31 - 1
+
+
+class LLM(OfflineInferenceMixin):
+    """A loaded model that answers prompts.
+
+    Args:
+        model: Folder in Hugging Face's layout, or a .gguf file; None: the embedded default model.
+        own_process: Run the engine in a process of its own.
+        **engine_args: Fields of `EngineArgs`, such as `max_model_len=4096`.
+
+    Raises:
+        ConfigError: settings that are unknown or cannot work.
+        CheckpointError: the model's files are damaged or not supported.
+    """
+
+    def __init__(self, model: str | None = None, *, own_process: bool = False, **engine_args: Any) -> None:
+        unknown = sorted(set(engine_args) - ENGINE_FIELDS)
+        if unknown:
+            raise ConfigError(f"LLM has no setting {unknown[0]!r}; see octavo.EngineArgs.", param=unknown[0])
+        settings = {"max_num_queued_reqs": _UNBOUNDED_QUEUE, "disable_log_stats": True, **engine_args}
+        self.llm_engine = LLMEngine.from_engine_args(
+            EngineArgs(model=model, **settings), own_process=own_process
+        )
+        self._request_numbers = itertools.count()
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget cached pages; False while requests hold some."""
+        return self.llm_engine.reset_prefix_cache()
+
+    def shutdown(self) -> None:
+        """Free the model and stop its process, if it has one. May be called twice."""
+        self.llm_engine.shutdown()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.shutdown()
