@@ -1,0 +1,1 @@
+"""Measurements. Speed is judged here, never in a test."""
