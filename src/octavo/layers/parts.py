@@ -109,8 +109,6 @@ class Attention:
     """Scores become softcap * tanh(scores / softcap); 0: not."""
     scale: float | None = None
     """Factor on the scores; None: 1 / sqrt(head_dim)."""
-    pairwise_rows: bool = False
-    """The rows of q and k are stored in rotation pairs (x0, y0, x1, y1, ...), as llama.cpp's llama files have them."""
 
     def kv_layer(self) -> KVLayer:
         """What this mixer keeps for each token."""

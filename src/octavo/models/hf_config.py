@@ -15,8 +15,7 @@ from octavo.models.gguf_config import end_token_ids, gguf_settings
 
 _DTYPES = ("float32", "bfloat16", "float16")
 # Settings that do not change what `forward` computes: training, generation defaults, tokens, who wrote the file.
-HARMLESS = frozenset(
-    """
+_HARMLESS_NAMES = """
     architectures model_type auto_map transformers_version transformers.js_config name_or_path torch_dtype dtype
     initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop embedding_dropout classifier_dropout
     use_cache gradient_checkpointing pretraining_tp output_router_logits output_attentions output_hidden_states
@@ -29,8 +28,8 @@ HARMLESS = frozenset(
     exponential_decay_length_penalty suppress_tokens begin_suppress_tokens task_specific_params problem_type
     finetuning_task id2label label2id num_labels tokenizer_class is_llama_config rope_interleaved unsloth_fixed
     unsloth_version cache_implementation original_max_position_embeddings truncate
-    """.split()
-)
+"""
+HARMLESS = frozenset(_HARMLESS_NAMES.split())
 
 
 class HFConfig(ConfigValues):

@@ -11,6 +11,7 @@ import functools
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from octavo.lib.errors import UnsupportedModelError
 from octavo.models.hf_config import HFConfig
@@ -34,17 +35,29 @@ def build_spec(hf: HFConfig) -> DecoderSpec:
             f"architecture {hf.architecture!r} is not supported; supported are {', '.join(sorted(names))}",
             file=hf.origin,
         )
-    module = importlib.import_module(f"octavo.models.families.{names[hf.architecture]}")
-    family: Callable[[HFConfig], DecoderSpec] = getattr(module, table)[hf.architecture]
+    family: Callable[[HFConfig], DecoderSpec] = getattr(_family(names[hf.architecture]), table)[
+        hf.architecture
+    ]
     spec = family(hf)
     hf.finish()
     return spec
+
+
+def gguf_naming(architecture: str) -> dict[str, bool]:
+    """What is particular about a GGUF architecture's tensors: the arguments of `octavo.weights.names.GGUFNaming`."""
+    module = _family(discover("GGUF")[architecture])
+    naming: dict[str, dict[str, bool]] = getattr(module, "GGUF_NAMING", {})
+    return naming.get(architecture, {})
 
 
 @functools.cache
 def discover(table: str) -> dict[str, str]:
     """Keys of one of `TABLES` over all family files, each with its file's module name."""
     return {key: file.stem for file in family_files() for key in literal_keys(file, table)}
+
+
+def _family(name: str) -> ModuleType:
+    return importlib.import_module(f"octavo.models.families.{name}")
 
 
 def family_files() -> list[Path]:

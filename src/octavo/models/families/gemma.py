@@ -1,6 +1,6 @@
 """Gemma 2 (arXiv 2408.00118) and the text side of Gemma 3 (arXiv 2503.19786).
 
-Hugging Face checkpoints hold norm weights minus one; GGUF files hold them whole.
+Norm weights are stored minus one, a Hugging Face convention that the GGUF rules bring back.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _gemma(
 
 
 def _norm(hf: HFConfig) -> RMSNorm:
-    return RMSNorm(hf.rms_eps(), offset=0.0 if hf.is_gguf else 1.0)
+    return RMSNorm(hf.rms_eps(), offset=1.0)
 
 
 def gemma2_gguf(hf: HFConfig) -> DecoderSpec:
@@ -87,6 +87,8 @@ def _query_scalar(hf: HFConfig, *, largest: int) -> int:
 
 ARCHITECTURES = {"Gemma2ForCausalLM": gemma2, "Gemma3ForCausalLM": gemma3}
 GGUF = {"gemma2": gemma2_gguf, "gemma3": gemma3_gguf}
+_NORMS = {"norms_plus_one": True, "sandwich_norms": True}
+GGUF_NAMING = {"gemma2": _NORMS, "gemma3": _NORMS}
 
 _SHAPE = {
     "vocab_size": 256,

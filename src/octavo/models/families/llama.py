@@ -22,7 +22,6 @@ def llama(hf: HFConfig, window: int = 0) -> DecoderSpec:
         position=rope,
         bias=bias,
         out_bias=bias and not hf.is_gguf,
-        pairwise_rows=hf.is_gguf,
     )
     mlp = GatedMLP(hf.int("intermediate_size"), act="silu", bias=hf.bool("mlp_bias", False))
     return DecoderSpec(
@@ -42,6 +41,7 @@ def mistral(hf: HFConfig) -> DecoderSpec:
 
 ARCHITECTURES = {"LlamaForCausalLM": llama, "MistralForCausalLM": mistral}
 GGUF = {"llama": llama}
+GGUF_NAMING = {"llama": {"rope_permuted": True}}
 
 _SHAPE = {
     "vocab_size": 256,

@@ -35,6 +35,7 @@ def phi3(hf: HFConfig) -> DecoderSpec:
 
 ARCHITECTURES = {"Phi3ForCausalLM": phi3}
 GGUF = {"phi3": phi3}
+GGUF_NAMING = {"phi3": {"fused_gate_up": True}}
 
 _SHAPE = {
     "vocab_size": 256,

@@ -19,7 +19,6 @@ def smollm3(hf: HFConfig) -> DecoderSpec:
         position=rope,
         bias=bias,
         out_bias=bias,
-        pairwise_rows=hf.is_gguf,
     )
     mlp = GatedMLP(hf.int("intermediate_size"), act="silu", bias=hf.bool("mlp_bias", False))
     has_rope = _rotated_layers(hf)
@@ -50,6 +49,7 @@ def _rotated_layers(hf: HFConfig) -> list[bool]:
 
 ARCHITECTURES = {"SmolLM3ForCausalLM": smollm3}
 GGUF = {"smollm3": smollm3}
+GGUF_NAMING = {"smollm3": {"rope_permuted": True}}
 
 TINY: dict[str, dict[str, object]] = {
     "SmolLM3ForCausalLM": {

@@ -1,0 +1,63 @@
+"""Causal attention over pages."""
+
+from __future__ import annotations
+
+import torch
+
+from octavo import ops
+from octavo.attention.metadata import ForwardBatch
+from octavo.layers.base import BuildContext, Layer
+from octavo.layers.linear import Linear
+from octavo.layers.norm import NoNorm, RMSNormLayer
+from octavo.layers.parts import Attention, RMSNorm, Rope
+from octavo.layers.rope import NoRotation, RopeTable
+
+
+class AttentionLayer(Layer):
+    """Projects, normalises and rotates, writes keys and values to their pages, attends, projects back."""
+
+    def __init__(self, part: Attention, context: BuildContext) -> None:
+        queries, keys = part.heads * part.head_dim, part.kv_heads * part.head_dim
+        rows = (queries, keys, keys) if len(part.sources) == 3 else (queries + 2 * keys,)
+        self.qkv_proj = Linear(
+            context.hidden_size, dict(zip(part.sources, rows, strict=True)), bias=part.bias
+        )
+        self.o_proj = Linear(queries, {"o_proj": context.hidden_size}, bias=part.out_bias)
+        self.q_norm, self.k_norm = _head_norm(part.qk_norm, part), _head_norm(part.qk_norm, part)
+        self._rope = _rotation(part, context)
+        self._layer = context.layer
+        self._head_dim = part.head_dim
+        self._split = (part.heads, part.kv_heads, part.kv_heads)
+        self._scale = part.head_dim**-0.5 if part.scale is None else part.scale
+        self._window, self._softcap = part.window, part.softcap
+
+    def forward(self, x: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """[M, hidden] -> [M, hidden]."""
+        qkv = self.qkv_proj.forward(x).view(x.shape[0], -1, self._head_dim)  # [M, Hq + 2 Hkv, hd]
+        q, k, v = qkv.split(self._split, dim=1)
+        q, k = self.q_norm.forward_heads(q), self.k_norm.forward_heads(k)
+        self._rope.rotate(q, batch.positions)
+        self._rope.rotate(k, batch.positions)
+        cache = batch.kv[self._layer]
+        rows, pages = batch.attention, batch.attention.groups[cache.group]
+        ops.write_kv(k, v, cache.k_cache, cache.v_cache, pages.slot_mapping)
+        attended = ops.paged_attention(
+            q,
+            cache.k_cache,
+            cache.v_cache,
+            rows.query_start,
+            rows.seq_lens,
+            pages.block_table,
+            scale=self._scale,
+            window=self._window,
+            softcap=self._softcap,
+        )
+        return self.o_proj.forward(attended)
+
+
+def _head_norm(norm: RMSNorm | None, part: Attention) -> RMSNormLayer | NoNorm:
+    return NoNorm() if norm is None else RMSNormLayer(part.head_dim, norm.eps, norm.offset)
+
+
+def _rotation(part: Attention, context: BuildContext) -> RopeTable | NoRotation:
+    return context.ropes.table(part.position) if isinstance(part.position, Rope) else NoRotation()

@@ -1,0 +1,74 @@
+"""Token vectors in, logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from octavo import ops
+from octavo.layers.base import Layer, Slot
+from octavo.layers.linear import Linear
+from octavo.layers.parts import Embedding, Head
+from octavo.quantization import StoredTensor
+
+
+class EmbeddingLayer(Layer):
+    """Rows of a [vocab, hidden] matrix, which a tied head multiplies by."""
+
+    weight: ops.PackedWeight
+
+    def __init__(self, part: Embedding, vocab_size: int, hidden_size: int) -> None:
+        self._scale = part.scale
+        self._shape = (vocab_size, hidden_size)
+        self._nbytes = 0
+
+    def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """[M] int64 -> [M, hidden]."""
+        vectors = ops.embedding(token_ids, self.weight)
+        return vectors if self._scale == 1.0 else vectors * self._scale
+
+    def slots(self, path: str) -> Iterator[tuple[str, Slot]]:
+        yield f"{path}.weight", Slot(self._shape, self._assign)
+
+    def _assign(self, stored: StoredTensor) -> None:
+        self.weight = ops.pack_weight(stored.data, stored.format, *self._shape)
+        self._nbytes = self.weight.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+
+class HeadLayer(Linear):
+    """Logits from a matrix of its own."""
+
+    def __init__(self, part: Head, vocab_size: int, hidden_size: int) -> None:
+        super().__init__(hidden_size, {"lm_head": vocab_size}, bias=False)
+        self._softcap = part.softcap
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[R, hidden] -> [R, vocab]."""
+        return _capped(super().forward(x), self._softcap)
+
+
+class TiedHeadLayer(Layer):
+    """Logits from the embedding's matrix."""
+
+    def __init__(self, part: Head, embedding: EmbeddingLayer) -> None:
+        self._embedding = embedding
+        self._softcap = part.softcap
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[R, hidden] -> [R, vocab]."""
+        return _capped(ops.linear(x, [self._embedding.weight]), self._softcap)
+
+
+def build_head(
+    part: Head, embedding: EmbeddingLayer, vocab_size: int, hidden_size: int
+) -> HeadLayer | TiedHeadLayer:
+    return TiedHeadLayer(part, embedding) if part.tied else HeadLayer(part, vocab_size, hidden_size)
+
+
+def _capped(logits: torch.Tensor, cap: float) -> torch.Tensor:
+    return ops.softcap(logits, cap) if cap else logits

@@ -1,0 +1,89 @@
+"""A decoder built from its spec: the one forward loop for every family."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import torch
+
+from octavo.attention.metadata import ForwardBatch
+from octavo.layers.base import BuildContext, Layer, LayerList, RopeTables, Slot
+from octavo.layers.embedding import EmbeddingLayer, build_head
+from octavo.layers.linear import Linear
+from octavo.models.spec import DecoderSpec
+from octavo.quantization import MethodResolver, StoredTensor
+from octavo.quantization.gguf import NATIVE_FORMATS
+from octavo.weights.dequantize import to_float32
+from octavo.weights.source import RawTensor
+
+logger = logging.getLogger(__name__)
+
+
+class Backbone(Layer):
+    """From token ids to hidden states; named `model` as in Hugging Face checkpoints."""
+
+    def __init__(self, spec: DecoderSpec, ropes: RopeTables) -> None:
+        contexts = (BuildContext(spec.hidden_size, ropes, layer) for layer in range(spec.num_layers))
+        self.embed_tokens = EmbeddingLayer(spec.embedding, spec.vocab_size, spec.hidden_size)
+        self.layers = LayerList([block.build(c) for block, c in zip(spec.layers, contexts, strict=True)])
+        self.norm = spec.norm.build(spec.hidden_size)
+
+    def forward(self, batch: ForwardBatch) -> torch.Tensor:
+        x = self.embed_tokens.forward(batch.token_ids)
+        for layer in self.layers.items:
+            x = layer.forward(x, batch)
+        return self.norm.forward(x)
+
+
+class Decoder(Layer):
+    """A causal language model.
+
+    Args:
+        spec: Its parts.
+        resolver: The quantisation method of each linear layer.
+    """
+
+    def __init__(self, spec: DecoderSpec, resolver: MethodResolver) -> None:
+        self.spec = spec
+        self._ropes = RopeTables(spec.max_position)
+        self.model = Backbone(spec, self._ropes)
+        self.lm_head = build_head(spec.head, self.model.embed_tokens, spec.vocab_size, spec.hidden_size)
+        for path, layer in self.walk():
+            if isinstance(layer, Linear):
+                layer.method = resolver.resolve(path)
+        self._slots: dict[str, Slot] = dict(slot for path, layer in self.walk() for slot in layer.slots(path))
+        self._expanded: set[str] = set()
+
+    def forward(self, batch: ForwardBatch) -> torch.Tensor:
+        """Hidden states [M, H] float32 after the final norm; writes the step's keys and values to their pages."""
+        self._ropes.reach(int(batch.positions.max()))
+        return self.model.forward(batch)
+
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[R, H] -> logits [R, V] float32, soft-capped where the model says so."""
+        return self.lm_head.forward(hidden)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that the weights take in memory."""
+        return sum(layer.nbytes for _, layer in self.walk())
+
+    def expected(self) -> Mapping[str, tuple[int, ...]]:
+        """Name and shape of every tensor that must be given (see `octavo.weights.loader`)."""
+        return {name: slot.shape for name, slot in self._slots.items()}
+
+    def assign(self, name: str, raw: RawTensor) -> None:
+        """Take the tensor for `name`. A block format without a kernel is expanded to float16, once noted in the log."""
+        self._slots[name].assign(self._stored(raw))
+
+    def _stored(self, raw: RawTensor) -> StoredTensor:
+        kind = str(raw.dtype)
+        if kind in NATIVE_FORMATS and (len(raw.shape) > 1 or not raw.dtype.is_quantized):
+            return StoredTensor(raw.data, kind)
+        if kind not in self._expanded:
+            self._expanded.add(kind)
+            logger.warning(
+                "%s weights have no kernel here: they are expanded to float16 in memory.", kind.upper()
+            )
+        return StoredTensor(to_float32(raw).half(), "f16")
