@@ -28,11 +28,12 @@ MAX_FAILED_STEPS = 3
 class ProgressListener(Protocol):
     """Told what a starting engine is doing."""
 
-    def __call__(self, stage: str) -> None: ...
+    def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """`stage` goes on; `done` of `total` bytes are read, where it is reading."""
 
 
-def _silent(stage: str) -> None:
-    del stage
+def _silent(stage: str, done: int = 0, total: int = 0) -> None:
+    del stage, done, total
 
 
 class EngineCore:
@@ -54,7 +55,7 @@ class EngineCore:
         begin = time.monotonic()
         self.executor = executor
         progress("loading the weights")
-        self.model = executor.load()
+        self.model = executor.load(lambda done, total: progress("loading the weights", done, total))
         self.layout = plan_groups(self.model.kv_layers, config.cache.block_size, config.cache.dtype)
         self.num_blocks = self._size_pool(config)
         progress("allocating the key-value cache")

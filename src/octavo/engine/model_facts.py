@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from octavo.config import ModelConfig
 from octavo.engine.default_model import SERVED_NAME, default_model_path
 from octavo.lib.errors import ConfigError, InvalidRequestError
-from octavo.lib.gguf import GGMLType, GGUFFile
 from octavo.types.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -115,6 +114,8 @@ def cache_dtype(path: str, dtype: str) -> str:
     """
     if not path.endswith(".gguf"):
         return dtype
+    from octavo.lib.gguf import GGMLType, GGUFFile
+
     with GGUFFile.open(path) as file:
         weights: Counter[GGMLType] = Counter()
         for tensor in file.tensors.values():

@@ -64,6 +64,10 @@ class Channel:
         """Queue one frame; never blocks."""
         self._socket.send(encode(message))
 
+    def report(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """Tell the front what is being done."""
+        self.send(Progress(stage, done, total))
+
     def receive(self, *, block: bool) -> list[ToEngine]:
         """All frames that have arrived; with `block`, waits (without using the processor) for the first one."""
         messages: list[ToEngine] = []
@@ -141,7 +145,7 @@ def _serve(channel: Channel, make_executor: MakeExecutor, prepare: Callable[[], 
     config = _await_configuration(channel)
     if config is None:
         return
-    core = EngineCore(config, make_executor(config), lambda stage: channel.send(Progress(stage)))
+    core = EngineCore(config, make_executor(config), channel.report)
     channel.send(
         Ready(
             num_blocks=core.num_blocks,

@@ -1,0 +1,246 @@
+"""A model without weights: tokens follow from a rule, so that fronts and servers can be tested in milliseconds.
+
+In this process: `fake_core()`. In its own: `fake_command()` gives what `AsyncZmqClient` and `SyncZmqClient` start.
+Prompts hold the orders: a `RAISE` token makes the step fail, `BROKEN` that request alone, `DIE` the whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from octavo.config import (
+    CacheConfig,
+    DeviceConfig,
+    LoadConfig,
+    ModelConfig,
+    ObservabilityConfig,
+    OctavoConfig,
+    SchedulerConfig,
+)
+from octavo.engine.core import EngineCore
+from octavo.tokenizers.base import Tokenizer, TokenizerInfo
+from octavo.tokenizers.pieces import Pieces
+from octavo.types.engine import TokenLogprobs
+from octavo.types.kv import KVLayer, KVLayout
+from octavo.types.sampling_params import SamplingParams
+from octavo.types.step import RequestStep, StepOutput, StepPlan
+
+VOCAB = 1024
+EOS, BOS = 256, 257
+RAISE, BROKEN, DIE = 901, 902, 903
+SPECIAL = {EOS: "<eos>", BOS: "<bos>"}
+
+
+def fake_config(
+    *,
+    max_model_len: int = 512,
+    num_blocks: int = 256,
+    eos_token_ids: tuple[int, ...] = (EOS,),
+    default_sampling: tuple[tuple[str, float | int], ...] = (),
+    **scheduler: int | str | bool,
+) -> OctavoConfig:
+    """A configuration for the fake model."""
+    return OctavoConfig(
+        model=ModelConfig(
+            model="fake",
+            served_model_names=("fake",),
+            tokenizer="fake",
+            dtype="float32",
+            max_model_len=max_model_len,
+            vocab_size=VOCAB,
+            eos_token_ids=eos_token_ids,
+            default_sampling=default_sampling,
+        ),
+        cache=CacheConfig(block_size=16, num_blocks=num_blocks),
+        scheduler=SchedulerConfig(**{"max_num_seqs": 16, **scheduler}),
+        device=DeviceConfig(),
+        load=LoadConfig(),
+        observability=ObservabilityConfig(log_stats_interval=0.0),
+    )
+
+
+class ByteEncoder:
+    """One token per byte of UTF-8."""
+
+    def encode(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        return list(text.encode())
+
+
+def fake_tokenizer() -> Tokenizer:
+    """Ids 0-255 are bytes, then come EOS and BOS; all others spell nothing."""
+
+    def spell(token: int) -> bytes:
+        return bytes([token]) if token < 256 else SPECIAL.get(token, "").encode()
+
+    info = TokenizerInfo(
+        vocab_size=VOCAB,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        eos_token_ids=(EOS,),
+        special_ids=frozenset(SPECIAL),
+        special_tokens={"bos_token": "<bos>", "eos_token": "<eos>"},
+        chat_templates={
+            "default": "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}"
+            "{% if add_generation_prompt %}[assistant]{% endif %}"
+        },
+    )
+    return Tokenizer(info, ByteEncoder(), Pieces(spell))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeModel:
+    """What a fake executor says it has loaded."""
+
+    architecture: str = "FakeForCausalLM"
+    vocab_size: int = VOCAB
+    kv_layers: tuple[KVLayer, ...] = (KVLayer(1, 8), KVLayer(1, 8))
+    weight_bytes: int = 1000
+    load_seconds: float = 0.0
+    memory_available: int = 1 << 30
+    process_rss: int = 0
+    num_threads: int = 1
+    isa: str = "fake"
+
+
+@dataclass
+class _State:
+    tokens: list[int]
+    num_prompt: int
+    computed: int
+    sampling: SamplingParams
+    stop_ids: list[int]
+
+
+@dataclass
+class FakeExecutor:
+    """Implements `octavo.executor.base.Executor`.
+
+    Args:
+        script: Ids of every answer, from its first token on; after them (or without any) letters that follow from the
+            tokens so far and, with temperature, from the seed.
+        step_seconds: How long a step takes.
+        load_error: Raised when loading.
+    """
+
+    script: list[int] = field(default_factory=list)
+    step_seconds: float = 0.0
+    load_error: Exception | None = None
+    steps: int = 0
+    plans: list[StepPlan] = field(default_factory=list)
+    states: dict[str, _State] = field(default_factory=dict)
+
+    def load(self, progress: object = None) -> FakeModel:
+        if self.load_error is not None:
+            raise self.load_error
+        return FakeModel()
+
+    def allocate_kv(self, layout: KVLayout, num_blocks: int) -> None:
+        self.layout, self.num_blocks = layout, num_blocks
+
+    def execute_model(self, plan: StepPlan) -> StepOutput:
+        self.steps += 1
+        time.sleep(self.step_seconds)
+        for request_id in plan.released:
+            self.states.pop(request_id, None)
+        for new in plan.new_requests:
+            self.states[new.request_id] = _State(
+                list(new.token_ids),
+                new.num_prompt_tokens,
+                new.num_computed_tokens,
+                new.sampling,
+                new.stop_token_ids,
+            )
+        return StepOutput(
+            step_id=plan.step_id,
+            results=[self._run(name, n) for name, n in plan.num_scheduled_tokens.items()],
+        )
+
+    def shutdown(self) -> None:
+        self.states.clear()
+
+    def _run(self, request_id: str, count: int) -> RequestStep:
+        state = self.states[request_id]
+        _obey(state.tokens)
+        if BROKEN in state.tokens[: state.num_prompt]:
+            return RequestStep(request_id=request_id, token_ids=[], error="the logits are not finite")
+        start, end = state.computed, state.computed + count
+        state.computed = end
+        result = RequestStep(request_id=request_id, token_ids=[])
+        if state.sampling.prompt_logprobs is not None:
+            last = min(end + 1, state.num_prompt)
+            result.prompt_logprobs = [
+                _logprobs(state.tokens[i], state.sampling.prompt_logprobs) for i in range(start + 1, last)
+            ]
+        if end == len(state.tokens):
+            token = self._next(state)
+            state.tokens.append(token)
+            result.token_ids = [token]
+            if state.sampling.logprobs is not None:
+                result.logprobs = [_logprobs(token, state.sampling.logprobs)]
+        return result
+
+    def _next(self, state: _State) -> int:
+        position = len(state.tokens) - state.num_prompt
+        if position < len(self.script):
+            token = self.script[position]
+            held = token in state.stop_ids and position < state.sampling.min_tokens
+            return ord("x") if held else token
+        seed = 0 if state.sampling.greedy else state.sampling.seed
+        digest = hashlib.blake2b(f"{seed} {state.tokens}".encode(), digest_size=4).digest()
+        return ord("a") + int.from_bytes(digest, "little") % 26
+
+
+def _obey(tokens: list[int]) -> None:
+    if RAISE in tokens:
+        raise RuntimeError("the fake model was told to fail")
+    if DIE in tokens:
+        os._exit(7)
+
+
+def _logprobs(token: int, count: int) -> TokenLogprobs:
+    """The chosen token, then ids from 65 on; the chosen one ranks first."""
+    others = [65 + i for i in range(count)]
+    return TokenLogprobs([token, *others], [-0.25, *(-1.0 - i for i in range(count))], 1)
+
+
+def fake_core(config: OctavoConfig | None = None, executor: FakeExecutor | None = None) -> EngineCore:
+    """An engine core over the fake model, in this process."""
+    return EngineCore(config or fake_config(), executor or FakeExecutor())  # type: ignore[arg-type]
+
+
+def fake_command(
+    *, script: str = "", step_seconds: float = 0.0, load_error: str = "", boot_seconds: float = 0.0
+) -> list[str]:
+    """Command of an engine process over the fake model, for a client's `command`."""
+    options = [f"--script={script}", f"--step-seconds={step_seconds}", f"--load-error={load_error}"]
+    return [sys.executable, str(Path(__file__).resolve()), *options, f"--boot-seconds={boot_seconds}"]
+
+
+def main() -> int:
+    """Run an engine process; the address is the last argument."""
+    from octavo.engine.clients.core_main import serve
+    from octavo.lib.errors import CheckpointError
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--script", default="")
+    parser.add_argument("--step-seconds", type=float, default=0.0)
+    parser.add_argument("--boot-seconds", type=float, default=0.0)
+    parser.add_argument("--load-error", default="")
+    parser.add_argument("address")
+    args = parser.parse_args()
+    executor = FakeExecutor(
+        script=list(args.script.encode()),
+        step_seconds=args.step_seconds,
+        load_error=CheckpointError(args.load_error) if args.load_error else None,
+    )
+    return serve(args.address, lambda _config: executor, lambda: time.sleep(args.boot_seconds))  # type: ignore[arg-type,return-value]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
