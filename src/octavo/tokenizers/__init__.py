@@ -2,5 +2,7 @@
 
 from octavo.tokenizers.base import Tokenizer, TokenizerInfo
 from octavo.tokenizers.load import load_tokenizer
+from octavo.tokenizers.stop import StopStrings
+from octavo.tokenizers.stream import TokenStream
 
-__all__ = ["Tokenizer", "TokenizerInfo", "load_tokenizer"]
+__all__ = ["StopStrings", "TokenStream", "Tokenizer", "TokenizerInfo", "load_tokenizer"]

@@ -88,16 +88,14 @@ def rust_bpe(
     Raises:
         CheckpointError: A merge names or makes a token that is not in the vocabulary.
     """
-    pairs = [_pair(merge) for merge in merges]
+    # The left side may itself begin with a space; then the border is sought behind it.
+    pairs = [
+        (left, right) if left else (" " + right.partition(" ")[0], right.partition(" ")[2])
+        for left, _, right in (merge.partition(" ") for merge in merges)
+    ]
     try:
         return RustTokenizer(
             models.BPE(vocabulary.ids, pairs, ignore_merges=ignore_merges, byte_fallback=byte_fallback)
         )
     except Exception as e:  # the library raises bare exceptions
         raise vocabulary.error(f"{PREFIX}merges does not fit the vocabulary: {e}") from e
-
-
-def _pair(merge: str) -> tuple[str, str]:
-    # The left side may itself be a space, so the border is sought from the second letter on.
-    border = merge.find(" ", 1)
-    return merge[:border], merge[border + 1 :]
