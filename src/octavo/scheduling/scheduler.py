@@ -150,9 +150,9 @@ class Scheduler:
         While `has_work()`, a plan has at least one token. An empty plan need not be executed.
 
         Raises:
-            OctavoError: the plan before was not followed by `update`.
+            OctavoError: the plan before was not followed by `update`, and not all of its requests were aborted.
         """
-        if self._in_flight:
+        if any(request.status is RequestStatus.RUNNING for request, _count in self._in_flight):
             raise OctavoError("schedule() was called twice without update()")
         budget = StepBudget(self.config.max_num_batched_tokens, self._prefill_limit)
         prefills = []

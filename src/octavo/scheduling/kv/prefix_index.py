@@ -76,6 +76,6 @@ class PrefixIndex:
         self._page_of.clear()
         self._key_of.clear()
 
-    def items(self) -> list[tuple[PageKey, int]]:
-        """All (key, page) pairs, for checks."""
-        return list(self._page_of.items())
+    def is_consistent(self) -> bool:
+        """Whether both directions of the map agree."""
+        return {page: key for key, page in self._page_of.items()} == self._key_of
