@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from octavo.models.loading import Progress
 from octavo.types.kv import KVLayout
 from octavo.types.step import StepOutput, StepPlan
 from octavo.worker.worker import LoadedModel
 
-__all__ = ["Executor", "LoadedModel"]
+__all__ = ["Executor", "LoadedModel", "Progress"]
 
 
 class Executor(Protocol):
     """Owns the workers of one engine. Calls come in the order load, allocate_kv, execute_model..., shutdown."""
 
-    def load(self) -> LoadedModel:
+    def load(self, progress: Progress | None = None) -> LoadedModel:
         """Load the model.
+
+        Args:
+            progress: Called with (bytes done, bytes in all) as weights come in.
 
         Raises:
             OctavoError: what is wrong with the device or the model's files.

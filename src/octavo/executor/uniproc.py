@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octavo.config.octavo_config import OctavoConfig
+from octavo.models.loading import Progress
 from octavo.types.kv import KVLayout
 from octavo.types.step import StepOutput, StepPlan
 from octavo.worker.worker import LoadedModel, Worker
@@ -14,9 +15,9 @@ class UniprocExecutor:
     def __init__(self, config: OctavoConfig) -> None:
         self._worker = Worker(config.model, config.load, config.device, config.scheduler)
 
-    def load(self) -> LoadedModel:
+    def load(self, progress: Progress | None = None) -> LoadedModel:
         """See `Executor.load`."""
-        return self._worker.load()
+        return self._worker.load(progress)
 
     def allocate_kv(self, layout: KVLayout, num_blocks: int) -> None:
         """See `Executor.allocate_kv`."""

@@ -12,7 +12,7 @@ from octavo.config.octavo_config import DeviceConfig, LoadConfig, ModelConfig, S
 from octavo.lib.errors import OctavoError
 from octavo.models.decoder import Decoder
 from octavo.models.hf_config import HFConfig
-from octavo.models.loading import load_model
+from octavo.models.loading import Progress, load_model
 from octavo.models.registry import build_spec
 from octavo.platforms import memory_available, process_rss, select_platform
 from octavo.types.kv import KVLayer, KVLayout
@@ -60,8 +60,11 @@ class Worker:
         self._vocab_size = 0
         self._runner: ModelRunner | None = None
 
-    def load(self) -> LoadedModel:
+    def load(self, progress: Progress | None = None) -> LoadedModel:
         """Set the device up and load the weights.
+
+        Args:
+            progress: Called with (bytes done, bytes in all) after each tensor.
 
         Raises:
             ConfigError: the device is not usable.
@@ -72,7 +75,9 @@ class Worker:
         path = self._model_config.model
         hf = HFConfig.from_path(path)
         spec = build_spec(hf).limited_to(self._model_config.max_model_len)
-        self._decoder = load_model(path, hf, spec, load_format=self._load_config.load_format)
+        self._decoder = load_model(
+            path, hf, spec, load_format=self._load_config.load_format, progress=progress
+        )
         self._vocab_size = spec.vocab_size
         return LoadedModel(
             architecture=hf.architecture,
