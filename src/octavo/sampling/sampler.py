@@ -3,6 +3,7 @@ temperature, min_p, top_k, top_p and the draw."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +39,8 @@ class Sampler:
         _edit(logits, batch)
         tokens = _draw(logits, batch)
         broken = _broken_rows(logits, tokens)
-        tokens[broken] = 0
+        if broken:
+            tokens[broken] = 0
         sampled = [SampledRow(token) for token in tokens.tolist()]
         _attach_logprobs(sampled, raw, tokens, batch.num_logprobs)
         for row in broken:
@@ -73,6 +75,8 @@ def _edit(logits: torch.Tensor, batch: SamplingBatch) -> None:
 def _broken_rows(logits: torch.Tensor, tokens: torch.Tensor) -> list[int]:
     """Rows without a token (the ops give -1 for NaN), or whose token won by an infinite logit."""
     chosen = logits.gather(1, tokens.clamp(min=0).unsqueeze(1)).squeeze(1)
+    if min(tokens.tolist()) >= 0 and math.isfinite(float(chosen.sum())):  # the usual case, in few operations
+        return []
     broken: list[int] = torch.nonzero((tokens < 0) | ~torch.isfinite(chosen)).flatten().tolist()
     return broken
 

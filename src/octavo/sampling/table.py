@@ -83,12 +83,6 @@ class RequestSampling:
         """Whether stop tokens are still held back."""
         return self.num_output < self.min_tokens and len(self.banned) > 0
 
-    def append(self, token: int) -> None:
-        """Note one more output token."""
-        self.num_output += 1
-        if self.history is not None:
-            self.history.append(token)
-
     def penalty_row(self, row: int) -> PenaltyRow | None:
         """Its penalties as row `row` of the batch, or None."""
         if self.history is None:
@@ -142,9 +136,13 @@ class SamplingTable:
         """Drop a slot's state."""
         del self._requests[slot]
 
-    def append(self, slot: int, token: int) -> None:
-        """Note a token that was sampled for a slot."""
-        self._requests[slot].append(token)
+    def append_each(self, slots: Sequence[int], token_ids: Sequence[int]) -> None:
+        """Note one token that was sampled for each of several slots."""
+        for slot, token in zip(slots, token_ids, strict=True):
+            request = self._requests[slot]
+            request.num_output += 1
+            if request.history is not None:
+                request.history.append(token)
 
     def num_prompt_logprobs(self, slot: int) -> int:
         """Top log probabilities wanted for prompt tokens, or `NO_LOGPROBS`."""

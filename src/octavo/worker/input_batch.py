@@ -115,8 +115,7 @@ class InputBatch:
     def append(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
         """Add one sampled token to each of several requests."""
         self.tokens.append_each(slots, token_ids)
-        for slot, token in zip(slots.tolist(), token_ids.tolist(), strict=True):
-            self.sampling.append(slot, token)
+        self.sampling.append_each(slots.tolist(), token_ids.tolist())
 
     def _group(
         self,

@@ -81,7 +81,7 @@ class ModelRunner:
         rows = step.sampled_rows()
         for first in range(0, len(rows), self._rows_at_a_time):
             part = step.sampled[first : first + self._rows_at_a_time]
-            logits = self.model.compute_logits(hidden[rows[first : first + len(part)]])
+            logits = self.model.compute_logits(hidden.index_select(0, rows[first : first + len(part)]))
             sampled = self._sampler(logits, self.batch.sampling.batch(step.slots[part]))
             self._keep(step, part.tolist(), sampled, results)
 
