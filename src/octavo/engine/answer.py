@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from octavo.engine.detokenizer import make_detokenizer
 from octavo.engine.logprobs import LogprobDecoder
+from octavo.tokenizers.base import Tokenizer
 from octavo.types.engine import EngineOutput, EngineRequest, FinishReason
 from octavo.types.outputs import CompletionOutput, PositionLogprobs
-
-if TYPE_CHECKING:
-    from octavo.tokenizers.base import Tokenizer
 
 
 class Answer:
@@ -30,7 +26,7 @@ class Answer:
         self.stop_reason: int | str | None = None
         self.last_token_time: float | None = None
         self._keeps_stop = request.sampling.include_stop_str_in_output
-        self._detokenizer = make_detokenizer(request.sampling, tokenizer)
+        self._detokenizer = make_detokenizer(request, tokenizer)
         self._wants_logprobs = request.sampling.logprobs is not None
         self._logprob_decoder = LogprobDecoder(tokenizer)
         self._logprobs: list[PositionLogprobs] = []

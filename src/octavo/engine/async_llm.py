@@ -19,7 +19,7 @@ from octavo.engine.clients.zmq_async import AsyncZmqClient
 from octavo.engine.input import InputProcessor, Prompt, default_sampling_params
 from octavo.engine.mailbox import Mailbox
 from octavo.engine.output import OutputProcessor, ProcessedStep
-from octavo.engine.stats import StatsListener, ThroughputLog, notify
+from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import DrainingError, EngineDeadError, OctavoError
 from octavo.types.engine import EngineOutputs
 from octavo.types.outputs import RequestOutput
@@ -57,9 +57,9 @@ class AsyncLLM:
         self._input = InputProcessor(config.model, tokenizer)
         self._output = OutputProcessor(tokenizer)
         self._mailboxes: dict[str, Mailbox] = {}
-        self._listeners = list(listeners)
+        self._listeners = StatsListeners(listeners)
         if config.observability.log_stats_interval:
-            self._listeners.append(ThroughputLog(config.observability.log_stats_interval))
+            self._listeners.add(ThroughputLog(config.observability.log_stats_interval))
         self._started = False
         self._draining = False
         self._last_progress = time.monotonic()
@@ -127,7 +127,7 @@ class AsyncLLM:
 
     def add_listener(self, listener: StatsListener) -> None:
         """Tell one more listener about every step."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class AsyncLLM:
     async def _ensure_running(self) -> None:
         if self._draining:
             raise DrainingError("The server is shutting down and takes no new requests.")
-        if self._client.failure is None and not self._client.was_ready:
+        if not self._client.was_ready:
             await self.wait_ready()
         if self._client.state is not EngineState.READY:
             raise EngineDeadError("The engine died and is not running now; try again in a few seconds.")
@@ -295,7 +295,7 @@ class AsyncLLM:
         for request_id, error in done.failures.items():
             if (mailbox := self._mailboxes.pop(request_id, None)) is not None:
                 mailbox.fail(error)
-        notify(self._listeners, done.stats)
+        self._listeners.on_step(done.stats)
 
     def _deliver(self, output: RequestOutput, error: OctavoError | None) -> None:
         mailbox = self._mailboxes.get(output.request_id)

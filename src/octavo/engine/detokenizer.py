@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from octavo.types.sampling_params import SamplingParams
-
-if TYPE_CHECKING:
-    from octavo.tokenizers.base import Tokenizer
+from octavo.tokenizers.base import Tokenizer
+from octavo.tokenizers.stop import StopStrings
+from octavo.tokenizers.stream import TokenStream
+from octavo.types.engine import EngineRequest
 
 
 class Detokenizer(Protocol):
@@ -45,15 +45,13 @@ class AnswerText:
     """`Detokenizer` by incremental decoding.
 
     Args:
-        sampling: Stop strings, and whether special tokens show.
+        request: Its prompt, its stop strings, and whether special tokens show.
         tokenizer: Spells the tokens.
     """
 
-    def __init__(self, sampling: SamplingParams, tokenizer: Tokenizer) -> None:
-        from octavo.tokenizers.stop import StopStrings
-        from octavo.tokenizers.stream import TokenStream
-
-        self._stream = TokenStream(tokenizer, skip_special_tokens=sampling.skip_special_tokens)
+    def __init__(self, request: EngineRequest, tokenizer: Tokenizer) -> None:
+        sampling = request.sampling
+        self._stream = TokenStream(tokenizer, request.prompt_token_ids, sampling.skip_special_tokens)
         self._stops = StopStrings(sampling.stop_strings, include=sampling.include_stop_str_in_output)
         self.text = ""
         self.matched: str | None = None
@@ -77,8 +75,8 @@ class AnswerText:
         return self.matched is not None
 
 
-def make_detokenizer(sampling: SamplingParams, tokenizer: Tokenizer | None) -> Detokenizer:
+def make_detokenizer(request: EngineRequest, tokenizer: Tokenizer | None) -> Detokenizer:
     """The detokenizer that a request needs."""
-    if tokenizer is None or not sampling.detokenize:
+    if tokenizer is None or not request.sampling.detokenize:
         return NoText()
-    return AnswerText(sampling, tokenizer)
+    return AnswerText(request, tokenizer)

@@ -13,7 +13,7 @@ from octavo.engine.clients.zmq_sync import SyncZmqClient
 from octavo.engine.core import EngineCore
 from octavo.engine.input import InputProcessor, Prompt
 from octavo.engine.output import OutputProcessor, ProcessedStep
-from octavo.engine.stats import StatsListener, ThroughputLog, notify
+from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import EngineDeadError
 from octavo.types.outputs import RequestOutput
 from octavo.types.sampling_params import SamplingParams
@@ -44,9 +44,9 @@ class LLMEngine:
         self.tokenizer = tokenizer
         self._input = InputProcessor(config.model, tokenizer)
         self._output = OutputProcessor(tokenizer)
-        self._listeners = list(listeners)
+        self._listeners = StatsListeners(listeners)
         if config.observability.log_stats_interval:
-            self._listeners.append(ThroughputLog(config.observability.log_stats_interval))
+            self._listeners.add(ThroughputLog(config.observability.log_stats_interval))
         self._unsent: list[RequestOutput] = []
 
     @classmethod
@@ -133,7 +133,7 @@ class LLMEngine:
     def _carry_out(self, done: ProcessedStep) -> list[RequestOutput]:
         if done.to_abort:
             self.client.abort(done.to_abort)
-        notify(self._listeners, done.stats)
+        self._listeners.on_step(done.stats)
         return done.outputs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,13 +55,28 @@ class StatsListener(Protocol):
         """After a step was handed out, and when requests end without one (aborts, a dead engine)."""
 
 
-def notify(listeners: list[StatsListener], stats: StepStats) -> None:
-    """Tell all listeners; a broken one must never cost a client its answer."""
-    for listener in listeners:
-        try:
-            listener.on_step(stats)
-        except Exception:
-            logger.exception("A statistics listener failed.")
+class StatsListeners:
+    """Tells several listeners; a broken one must never cost a client its answer, and is written about once."""
+
+    def __init__(self, listeners: Iterable[StatsListener]) -> None:
+        self._listeners = list(listeners)
+        self._broken: set[int] = set()
+
+    def add(self, listener: StatsListener) -> None:
+        """Tell this one too."""
+        self._listeners.append(listener)
+
+    def on_step(self, stats: StepStats) -> None:
+        """Tell all."""
+        for listener in self._listeners:
+            try:
+                listener.on_step(stats)
+            except Exception:
+                if id(listener) not in self._broken:
+                    self._broken.add(id(listener))
+                    logger.exception(
+                        "The statistics listener %s failed; it is told further.", type(listener).__name__
+                    )
 
 
 class ThroughputLog:

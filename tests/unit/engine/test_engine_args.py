@@ -57,11 +57,12 @@ def test_no_flags_are_the_defaults() -> None:
 
 
 def test_flags_keep_the_names_of_vllm() -> None:
-    args = parse(
-        *"--model m --served-model-name a b --max-model-len 8K --kv-cache-memory-bytes 2Gi --max-num-seqs 1k".split(),
-        *"--gpu-memory-utilization 0.5 --num-gpu-blocks-override 7 --no-enable-prefix-caching --seed 3".split(),
-        *"--scheduling-policy priority --disable-log-stats --max-num-queued-reqs 5".split(),
-    )
+    flags = """
+        --model m --served-model-name a b --max-model-len 8K --kv-cache-memory-bytes 2Gi --max-num-seqs 1k
+        --gpu-memory-utilization 0.5 --num-gpu-blocks-override 7 --no-enable-prefix-caching --seed 3
+        --scheduling-policy priority --disable-log-stats --max-num-queued-reqs 5
+    """
+    args = parse(*flags.split())
     assert args == EngineArgs(
         model="m",
         served_model_name=["a", "b"],
