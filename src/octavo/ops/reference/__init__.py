@@ -4,13 +4,14 @@ from octavo.ops.reference.activation import act_mul, activation, softcap
 from octavo.ops.reference.attention import paged_attention, write_kv
 from octavo.ops.reference.norm import layer_norm, rms_norm
 from octavo.ops.reference.rope import rope
-from octavo.ops.reference.sampling import argmax, logprobs, sample
+from octavo.ops.reference.sampling import argmax, log_min_p, logprobs, sample
 
 __all__ = [
     "act_mul",
     "activation",
     "argmax",
     "layer_norm",
+    "log_min_p",
     "logprobs",
     "paged_attention",
     "rms_norm",

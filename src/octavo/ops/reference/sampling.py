@@ -22,6 +22,11 @@ def argmax(logits: torch.Tensor) -> torch.Tensor:
     return torch.where(broken, -1, best)
 
 
+def log_min_p(min_p: torch.Tensor) -> torch.Tensor:
+    """Least scaled logit that min_p lets through: log(min_p) rounded to float32, -inf where it is off."""
+    return min_p.double().clamp(0, 1).log().float()
+
+
 def _mass(scaled: torch.Tensor) -> torch.Tensor:
     """Integer probability mass of `scaled` = (logit - max) / temperature <= 0."""
     weight = scaled.double().exp().float()
@@ -30,14 +35,13 @@ def _mass(scaled: torch.Tensor) -> torch.Tensor:
 
 def _survivors(scaled: torch.Tensor, top_k: int, top_p: float, min_p: float) -> torch.Tensor:
     """Cumulative mass of the tokens that the filters leave; `scaled` is sorted, best first."""
-    count = scaled.numel()
-    if min_p > 0:
-        count = int((scaled >= torch.tensor(math.log(min_p), dtype=scaled.dtype)).sum())
+    count = int((scaled >= log_min_p(torch.tensor(min_p))).sum())
     if top_k > 0:
         count = min(count, top_k)
     cumulative = _mass(scaled[:count]).cumsum(0)
     if top_p < 1:
-        need = max(1, math.ceil(top_p * float(cumulative[-1])))
+        total = int(cumulative[-1])
+        need = min(total, max(1, math.ceil(top_p * float(total))))
         cumulative = cumulative[: int(torch.searchsorted(cumulative, need)) + 1]
     return cumulative
 
@@ -45,8 +49,8 @@ def _survivors(scaled: torch.Tensor, top_k: int, top_p: float, min_p: float) -> 
 def _sample_row(
     logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
 ) -> int:
-    values, ids = torch.sort(logits, descending=True, stable=True)
-    scaled = (values - values[0]) / torch.tensor(temperature, dtype=values.dtype)
+    scaled = (logits - logits.max()) * (1 / torch.tensor(temperature, dtype=logits.dtype))
+    scaled, ids = torch.sort(scaled, descending=True, stable=True)
     cumulative = _survivors(scaled, top_k, top_p, min_p)
     target = (int(uniform * (1 << _UNIFORM_BITS)) * int(cumulative[-1])) >> _UNIFORM_BITS
     return int(ids[int(torch.searchsorted(cumulative, target, right=True))])

@@ -1,0 +1,405 @@
+// Paged attention, prefill and decode alike.
+//
+// The query rows of a tile (tokens x heads of one KV group) share each K and V line that is read. Keys are
+// taken in spans of kSpanKeys aligned to absolute positions. Within a span: scores with keys in lanes (one
+// fma chain over head_dim each), the span's maximum, weights, their sum in 16 lanes (key % 16) and the fixed
+// tree, then the weighted values with head_dim in lanes (one fma chain over the keys, ascending). Spans are
+// merged in ascending order as in online softmax (Milakov and Gimelshein, 2018). A row's chains depend on its
+// own position only: not on the tile, the chunk of the prefill, the other sequences or the thread. A key that
+// a row may not see has weight zero exactly.
+#pragma once
+
+#include "kernels/kv_write.h"
+#include "kernels/softcap.h"
+#include "octavo/layer_args.h"
+#include "octavo/simd.h"
+
+namespace octavo {
+namespace OCTAVO_ISA {
+namespace {
+
+inline constexpr int kLanes = 16;
+inline constexpr int kSpanGroups = int(kSpanKeys) / kLanes;
+inline constexpr int kRowChunk = 6;
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+struct TileRows {
+  int count;
+  int64_t first_key;  // of all rows
+  int64_t end_key;
+  const float* q[kTileRows];
+  int64_t first[kTileRows];  // first visible key
+  int64_t end[kTileRows];    // one past the last
+};
+
+inline TileRows tile_rows(const AttentionArgs& a, const AttentionTile& t) {
+  TileRows rows;
+  const int64_t group = a.heads / a.kv_heads;
+  const int64_t first_row = a.query_start[t.seq];
+  const int64_t num_tokens = a.query_start[t.seq + 1] - first_row;
+  const int64_t first_position = a.seq_lens[t.seq] - num_tokens;
+  rows.count = t.row_end - t.row_begin;
+  for (int r = 0; r < rows.count; ++r) {
+    const int64_t token = (t.row_begin + r) / group, head = t.kv_head * group + (t.row_begin + r) % group;
+    const int64_t position = first_position + token;
+    rows.q[r] = a.q + (first_row + token) * a.q_row_stride + head * a.head_dim;
+    rows.first[r] = a.window > 0 ? larger(0, position - a.window + 1) : 0;
+    rows.end[r] = position + 1;
+  }
+  rows.first_key = rows.first[0];  // rows ascend
+  rows.end_key = rows.end[rows.count - 1];
+  return rows;
+}
+
+// Where the span's groups of 16 keys lie; keys [begin, end) and groups [group_begin, group_end) count from
+// its start.
+template <class Page>
+struct SpanPages {
+  int64_t start;
+  int begin, end;
+  int group_begin, group_end;
+  const typename Page::Element* k[kSpanGroups];
+  const typename Page::Element* v[kSpanGroups];
+};
+
+template <class Page>
+inline SpanPages<Page> span_pages(const AttentionArgs& a, const AttentionTile& t, const TileRows& rows,
+                                  int64_t span) {
+  using Element = typename Page::Element;
+  SpanPages<Page> s;
+  s.start = span * kSpanKeys;
+  s.begin = int(larger(0, rows.first_key - s.start));
+  s.end = int(smaller(kSpanKeys, rows.end_key - s.start));
+  s.group_begin = s.begin / kLanes;
+  s.group_end = (s.end + kLanes - 1) / kLanes;
+  for (int g = s.group_begin; g < s.group_end; ++g) {
+    const int64_t key = s.start + g * kLanes;
+    const int64_t page = a.block_table[t.seq * a.table_stride + key / a.block_size];
+    const int64_t base = (page * a.kv_heads + t.kv_head) * a.head_dim * a.block_size,
+                  offset = key % a.block_size;
+    s.k[g] = static_cast<const Element*>(a.k_cache) + base + offset;
+    s.v[g] = static_cast<const Element*>(a.v_cache) + base + offset * a.head_dim;
+  }
+  return s;
+}
+
+// ---- scores
+
+template <class Page, int R, int C>
+inline void score_block(const AttentionArgs& a, const float* const* q, const typename Page::Element* const* k,
+                        float* scores) {
+  f32x16 sum[R][C];
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) sum[r][c] = zero_f32();
+  }
+  for (int64_t d = 0; d < a.head_dim; ++d) {
+    f32x16 key[C];
+    for (int c = 0; c < C; ++c) key[c] = Page::wide(k[c] + d * a.block_size);
+    for (int r = 0; r < R; ++r) {
+      const f32x16 query = broadcast(q[r][d]);
+      for (int c = 0; c < C; ++c) sum[r][c] = fma(query, key[c], sum[r][c]);
+    }
+  }
+  const f32x16 scale = broadcast(a.scale);
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) store(scores + r * kSpanKeys + c * kLanes, mul(sum[r][c], scale));
+  }
+}
+
+template <class Page, int R>
+inline void score_rows(const AttentionArgs& a, const float* const* q, const SpanPages<Page>& s,
+                       float* scores) {
+  constexpr int kGroups = kRowChunk / R;
+  int g = s.group_begin;
+  for (; g + kGroups <= s.group_end; g += kGroups) {
+    score_block<Page, R, kGroups>(a, q, s.k + g, scores + g * kLanes);
+  }
+  for (; g < s.group_end; ++g) score_block<Page, R, 1>(a, q, s.k + g, scores + g * kLanes);
+}
+
+template <class Page>
+inline void score_span(const AttentionArgs& a, const TileRows& rows, const SpanPages<Page>& s,
+                       float* scores) {
+  const int whole = rows.count / kRowChunk * kRowChunk;
+  for (int g = s.group_begin; g < s.group_end && whole > 0; ++g) {
+    for (int r = 0; r < whole; r += kRowChunk) {
+      score_block<Page, kRowChunk, 1>(a, rows.q + r, s.k + g, scores + r * kSpanKeys + g * kLanes);
+    }
+  }
+  const float* const* q = rows.q + whole;
+  scores += whole * kSpanKeys;
+  switch (rows.count - whole) {
+    case 1:
+      return score_rows<Page, 1>(a, q, s, scores);
+    case 2:
+      return score_rows<Page, 2>(a, q, s, scores);
+    case 3:
+      return score_rows<Page, 3>(a, q, s, scores);
+    case 4:
+      return score_rows<Page, 4>(a, q, s, scores);
+    case 5:
+      return score_rows<Page, 5>(a, q, s, scores);
+  }
+}
+
+// ---- weights
+
+inline f32x16 hide(f32x16 scores, int group, int begin,
+                   int end) {  // lanes outside of [begin, end) become -inf
+  const i32x16 key = add(iota_i32(), broadcast_i32(group * kLanes));
+  const mask16 seen = mask_and(less(broadcast_i32(begin - 1), key), less(key, broadcast_i32(end)));
+  return select(seen, scores, broadcast(-__builtin_inff()));
+}
+
+// Turns the scores of one row into weights e^(s - max); keys [begin, end) of the span are visible.
+inline void weigh_row(const AttentionArgs& a, float* scores, int begin, int end, float* max_out,
+                      float* sum_out) {
+  const int group_begin = begin / kLanes, group_end = (end + kLanes - 1) / kLanes;
+  const f32x16 cap = broadcast(a.softcap);
+  f32x16 highest = broadcast(-__builtin_inff());
+  for (int g = group_begin; g < group_end; ++g) {
+    f32x16 s = load(scores + g * kLanes);
+    if (a.softcap > 0) s = softcap(s, cap);
+    if (g * kLanes < begin || (g + 1) * kLanes > end) s = hide(s, g, begin, end);
+    if (a.softcap > 0 || g == group_begin || g == group_end - 1) store(scores + g * kLanes, s);
+    highest = max(s, highest);
+  }
+  const float top = reduce_max(highest);
+  const f32x16 shift = broadcast(top);
+  f32x16 sum = zero_f32();
+  for (int g = group_begin; g < group_end; ++g) {
+    const f32x16 weight = exp(sub(load(scores + g * kLanes), shift));
+    store(scores + g * kLanes, weight);
+    sum = add(sum, weight);
+  }
+  *max_out = top;
+  *sum_out = reduce_add(sum);
+}
+
+template <class Page>
+inline void weigh_span(const AttentionArgs& a, const TileRows& rows, const SpanPages<Page>& s, float* scores,
+                       float* max_out, float* sum_out) {
+  for (int r = 0; r < rows.count; ++r) {
+    float* row = scores + r * kSpanKeys;
+    const int begin = int(larger(0, rows.first[r] - s.start)),
+              end = int(smaller(kSpanKeys, rows.end[r] - s.start));
+    const int seen_begin = begin < end ? begin / kLanes : s.group_end;
+    const int seen_end = begin < end ? (end + kLanes - 1) / kLanes : s.group_end;
+    for (int g = s.group_begin; g < seen_begin; ++g) store(row + g * kLanes, zero_f32());
+    for (int g = seen_end; g < s.group_end; ++g) store(row + g * kLanes, zero_f32());
+    max_out[r] = -__builtin_inff();
+    sum_out[r] = 0.0f;
+    if (begin < end) weigh_row(a, row, begin, end, max_out + r, sum_out + r);
+  }
+}
+
+// ---- values
+
+template <class Page, bool kWhole>
+inline f32x16 value_lanes(const typename Page::Element* p, int n) {
+  if constexpr (kWhole) return Page::wide(p);
+  typename Page::Element lanes[kLanes] = {};
+  for (int i = 0; i < n; ++i) lanes[i] = p[i];
+  return Page::wide(lanes);
+}
+
+// out[r][column ..] = sum over the span's keys of weight[r][key] * v[key][column ..], C vectors of columns at
+// a time.
+template <class Page, int R, int C, bool kWhole = true>
+inline void value_block(const AttentionArgs& a, const SpanPages<Page>& s, const float* weights,
+                        int64_t column, float* out) {
+  const int lanes = int(smaller(kLanes, a.head_dim - column));
+  f32x16 sum[R][C];
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) sum[r][c] = zero_f32();
+  }
+  for (int g = s.group_begin; g < s.group_end; ++g) {
+    const int first = g * kLanes < s.begin ? s.begin : g * kLanes;
+    const int end = (g + 1) * kLanes > s.end ? s.end : (g + 1) * kLanes;
+    const typename Page::Element* v = s.v[g] + (first - g * kLanes) * a.head_dim + column;
+    for (int key = first; key < end; ++key, v += a.head_dim) {
+      f32x16 value[C];
+      for (int c = 0; c < C; ++c) value[c] = value_lanes<Page, kWhole>(v + c * kLanes, lanes);
+      for (int r = 0; r < R; ++r) {
+        const f32x16 weight = broadcast(weights[r * kSpanKeys + key]);
+        for (int c = 0; c < C; ++c) sum[r][c] = fma(weight, value[c], sum[r][c]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) store_tail(out + r * a.head_dim + column + c * kLanes, sum[r][c], lanes);
+  }
+}
+
+template <class Page, int R>
+inline void value_rows(const AttentionArgs& a, const SpanPages<Page>& s, const float* weights, float* out) {
+  constexpr int kColumns = kRowChunk / R;
+  int64_t column = 0;
+  for (; column + kColumns * kLanes <= a.head_dim; column += kColumns * kLanes) {
+    value_block<Page, R, kColumns>(a, s, weights, column, out);
+  }
+  for (; column + kLanes <= a.head_dim; column += kLanes) value_block<Page, R, 1>(a, s, weights, column, out);
+  if (column < a.head_dim) value_block<Page, R, 1, false>(a, s, weights, column, out);
+}
+
+template <class Page>
+inline void value_span(const AttentionArgs& a, int rows, const SpanPages<Page>& s, const float* weights,
+                       float* out) {
+  const int whole = rows / kRowChunk * kRowChunk;
+  for (int64_t column = 0; column < a.head_dim; column += kLanes) {
+    for (int r = 0; r < whole; r += kRowChunk) {
+      const float* w = weights + r * kSpanKeys;
+      if (column + kLanes <= a.head_dim) {
+        value_block<Page, kRowChunk, 1>(a, s, w, column, out + r * a.head_dim);
+      } else {
+        value_block<Page, kRowChunk, 1, false>(a, s, w, column, out + r * a.head_dim);
+      }
+    }
+  }
+  weights += whole * kSpanKeys;
+  out += whole * a.head_dim;
+  switch (rows - whole) {
+    case 1:
+      return value_rows<Page, 1>(a, s, weights, out);
+    case 2:
+      return value_rows<Page, 2>(a, s, weights, out);
+    case 3:
+      return value_rows<Page, 3>(a, s, weights, out);
+    case 4:
+      return value_rows<Page, 4>(a, s, weights, out);
+    case 5:
+      return value_rows<Page, 5>(a, s, weights, out);
+  }
+}
+
+// ---- spans and their merge
+
+// A partial result of `rows` rows: maxima [rows], sums [rows], values [rows, head_dim].
+struct Partial {
+  float* max;
+  float* sum;
+  float* values;
+};
+
+inline Partial partial_at(float* memory, int rows) { return {memory, memory + rows, memory + 2 * rows}; }
+
+template <class Page>
+inline void attend_span(const AttentionArgs& a, const AttentionTile& t, const TileRows& rows, int64_t span,
+                        Partial out, float* scores) {
+  const SpanPages<Page> pages = span_pages<Page>(a, t, rows, span);
+  score_span<Page>(a, rows, pages, scores);
+  weigh_span<Page>(a, rows, pages, scores, out.max, out.sum);
+  value_span<Page>(a, rows.count, pages, scores, out.values);
+}
+
+inline float exp_of(float x) {
+  float lanes[kLanes];
+  store(lanes, exp(broadcast(x)));
+  return lanes[0];
+}
+
+// state = state (+) span, row by row. Rows that see nothing of the span stay as they are.
+inline void merge_span(const AttentionArgs& a, int rows, Partial state, Partial span) {
+  for (int r = 0; r < rows; ++r) {
+    if (span.sum[r] == 0.0f) continue;
+    const float top = state.max[r] > span.max[r] ? state.max[r] : span.max[r];
+    const float keep = exp_of(state.max[r] - top), take = exp_of(span.max[r] - top);
+    state.max[r] = top;
+    state.sum[r] = __builtin_fmaf(span.sum[r], take, state.sum[r] * keep);
+    const f32x16 keep16 = broadcast(keep), take16 = broadcast(take);
+    float* to = state.values + r * a.head_dim;
+    const float* from = span.values + r * a.head_dim;
+    for (int64_t d = 0; d < a.head_dim; d += kLanes) {
+      const int n = int(smaller(kLanes, a.head_dim - d));
+      store_tail(to + d, fma(load_tail(from + d, n), take16, mul(load_tail(to + d, n), keep16)), n);
+    }
+  }
+}
+
+inline void clear_state(const AttentionArgs& a, int rows, Partial state) {
+  for (int r = 0; r < rows; ++r) {
+    state.max[r] = -__builtin_inff();
+    state.sum[r] = 0.0f;
+  }
+  for (int64_t i = 0; i < rows * a.head_dim; ++i) state.values[i] = 0.0f;
+}
+
+inline void write_rows(const AttentionArgs& a, const AttentionTile& t, int rows, Partial state) {
+  const int64_t group = a.heads / a.kv_heads;
+  for (int r = 0; r < rows; ++r) {
+    const int64_t token = a.query_start[t.seq] + (t.row_begin + r) / group;
+    const int64_t head = t.kv_head * group + (t.row_begin + r) % group;
+    float* out = a.out + (token * a.heads + head) * a.head_dim;
+    const f32x16 scale = broadcast(1.0f / state.sum[r]);
+    for (int64_t d = 0; d < a.head_dim; d += kLanes) {
+      const int n = int(smaller(kLanes, a.head_dim - d));
+      // fma with +0: a zero has one sign, however many keys of weight zero went into it
+      store_tail(out + d, fma(load_tail(state.values + r * a.head_dim + d, n), scale, zero_f32()), n);
+    }
+  }
+}
+
+// ---- entry points
+
+inline int64_t span_begin(const TileRows& rows) { return rows.first_key / kSpanKeys; }
+inline int64_t span_end(const TileRows& rows) { return (rows.end_key + kSpanKeys - 1) / kSpanKeys; }
+
+template <class Page>
+inline void attend_tile(const AttentionArgs& a, const AttentionTile& t, float* scratch) {
+  const TileRows rows = tile_rows(a, t);
+  float* scores = scratch;
+  float* memory = scores + kTileRows * kSpanKeys;
+  const Partial state = partial_at(memory, rows.count);
+  const Partial span = partial_at(memory + rows.count * (a.head_dim + 2), rows.count);
+  clear_state(a, rows.count, state);
+  for (int64_t s = span_begin(rows); s < span_end(rows); ++s) {
+    attend_span<Page>(a, t, rows, s, span, scores);
+    merge_span(a, rows.count, state, span);
+  }
+  write_rows(a, t, rows.count, state);
+}
+
+// All of a tile, spans in turn.
+void attention_tile(const AttentionArgs& a, const AttentionTile& t, float* scratch) {
+  switch (a.type) {
+    case KvType::f32:
+      return attend_tile<F32Page>(a, t, scratch);
+    case KvType::bf16:
+      return attend_tile<Bf16Page>(a, t, scratch);
+    case KvType::f16:
+      return attend_tile<F16Page>(a, t, scratch);
+  }
+}
+
+// One span of a tile into a partial of (row_end - row_begin) * (head_dim + 2) floats, for attention_merge.
+void attention_span(const AttentionArgs& a, const AttentionTile& t, int64_t span, float* partial,
+                    float* scratch) {
+  const TileRows rows = tile_rows(a, t);
+  const Partial out = partial_at(partial, rows.count);
+  switch (a.type) {
+    case KvType::f32:
+      return attend_span<F32Page>(a, t, rows, span, out, scratch);
+    case KvType::bf16:
+      return attend_span<Bf16Page>(a, t, rows, span, out, scratch);
+    case KvType::f16:
+      return attend_span<F16Page>(a, t, rows, span, out, scratch);
+  }
+}
+
+// Merges `count` consecutive partials of a tile, the same way as attention_tile does.
+void attention_merge(const AttentionArgs& a, const AttentionTile& t, float* partials, int64_t count,
+                     float* scratch) {
+  const int rows = t.row_end - t.row_begin;
+  const Partial state = partial_at(scratch, rows);
+  clear_state(a, rows, state);
+  for (int64_t i = 0; i < count; ++i) {
+    merge_span(a, rows, state, partial_at(partials + i * rows * (a.head_dim + 2), rows));
+  }
+  write_rows(a, t, rows, state);
+}
+
+}  // namespace
+}  // namespace OCTAVO_ISA
+}  // namespace octavo

@@ -1,0 +1,163 @@
+"""Paged attention and the writes of its cache."""
+
+from __future__ import annotations
+
+import torch
+
+from octavo.ops import reference
+from octavo.ops.dispatch import native_for
+from octavo.ops.operands import address, dense_heads, require
+
+BLOCK_SIZES = (16, 32, 64, 128)
+MAX_HEAD_DIM = 512
+_CACHE_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+
+Shape4 = tuple[int, int, int, int]
+
+
+def kv_cache_shapes(
+    num_blocks: int, num_kv_heads: int, head_dim: int, block_size: int
+) -> tuple[Shape4, Shape4]:
+    """Shapes of the key and the value cache: keys keep tokens in the last dimension, values keep head_dim there."""
+    require(block_size in BLOCK_SIZES, f"block_size is {block_size}, must be one of {BLOCK_SIZES}")
+    require(0 < head_dim <= MAX_HEAD_DIM, f"head_dim is {head_dim}, must be at most {MAX_HEAD_DIM}")
+    return (
+        (num_blocks, num_kv_heads, head_dim, block_size),
+        (num_blocks, num_kv_heads, block_size, head_dim),
+    )
+
+
+def _cache_addresses(k_cache: torch.Tensor, v_cache: torch.Tensor) -> tuple[int, int, int]:
+    """Addresses of both caches and the code of their type."""
+    dtype = v_cache.dtype
+    require(dtype in _CACHE_TYPES, f"v_cache has dtype {dtype}, must be float32, bfloat16 or float16")
+    blocks, heads, block_size, head_dim = v_cache.shape
+    k_shape, v_shape = kv_cache_shapes(blocks, heads, head_dim, block_size)
+    keys = address("k_cache", k_cache, dtype, k_shape)
+    return keys, address("v_cache", v_cache, dtype, v_shape), _CACHE_TYPES[dtype]
+
+
+def write_kv(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
+    """Store the keys and values of M tokens in their pages, rounded to the cache's type (nearest even).
+
+    Args:
+        k, v: [M, num_kv_heads, head_dim]; rows may be strided.
+        k_cache: [num_blocks, num_kv_heads, head_dim, block_size].
+        v_cache: [num_blocks, num_kv_heads, block_size, head_dim].
+        slot_mapping: [M] int64: block * block_size + offset; -1 skips the token.
+
+    Raises:
+        ValueError: A slot outside of the cache, or shapes that do not fit.
+    """
+    native = native_for(k)
+    if native is None:
+        return reference.write_kv(k, v, k_cache, v_cache, slot_mapping)
+    k, v = dense_heads("k", k), dense_heads("v", v)
+    blocks, heads, block_size, head_dim = v_cache.shape
+    tokens = k.shape[0]
+    require(
+        k.shape == (tokens, heads, head_dim), f"k has shape {tuple(k.shape)}, the cache {(heads, head_dim)}"
+    )
+    require(v.shape == k.shape and v.dtype is torch.float32, "v must have k's shape and be float32")
+    keys, values, code = _cache_addresses(k_cache, v_cache)
+    slots = address("slot_mapping", slot_mapping, torch.int64, (tokens,))
+    native.write_kv(
+        k.data_ptr(),
+        v.data_ptr(),
+        k.stride(0),
+        v.stride(0),
+        keys,
+        values,
+        slots,
+        tokens,
+        blocks,
+        heads,
+        head_dim,
+        block_size,
+        code,
+    )
+    return None
+
+
+def paged_attention(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    query_start: torch.Tensor,
+    seq_lens: torch.Tensor,
+    block_table: torch.Tensor,
+    *,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> torch.Tensor:
+    """Causal attention of every sequence of a step over its pages; prefill and decode alike.
+
+    A row's result has the same bits whatever the other rows, the chunks, the pages and the threads.
+
+    Args:
+        q: [M, num_heads, head_dim]; rows may be strided. The rows of sequence s sit at its last positions.
+        k_cache, v_cache: As in `write_kv`; this step's tokens are already there.
+        query_start: [S+1] int32: rows query_start[s] .. query_start[s+1] belong to sequence s.
+        seq_lens: [S] int32: tokens of each sequence, this step's included.
+        block_table: [S, B] int32: the pages of each sequence in order.
+        scale: Factor on the scores.
+        window: Key j is visible to position i iff 0 <= i - j < window; 0: no limit.
+        softcap: Scores become `softcap * tanh(score / softcap)`; 0: off.
+
+    Returns:
+        [M, num_heads * head_dim].
+
+    Raises:
+        ValueError: Lengths that contradict each other, a page outside of the cache, or shapes that do not fit.
+    """
+    native = native_for(q)
+    if native is None:
+        return reference.paged_attention(
+            q,
+            k_cache,
+            v_cache,
+            query_start,
+            seq_lens,
+            block_table,
+            scale=scale,
+            window=window,
+            softcap=softcap,
+        )
+    q = dense_heads("q", q)
+    rows, heads, head_dim = q.shape
+    blocks, kv_heads, block_size, _ = v_cache.shape
+    num_seqs, table_stride = block_table.shape
+    require(v_cache.shape[3] == head_dim, f"q has head_dim {head_dim}, the cache {v_cache.shape[3]}")
+    require(heads % kv_heads == 0, f"{heads} query heads must be a multiple of {kv_heads} key heads")
+    keys, values, code = _cache_addresses(k_cache, v_cache)
+    out = torch.empty(rows, heads * head_dim)
+    native.paged_attention(
+        q.data_ptr(),
+        q.stride(0),
+        out.data_ptr(),
+        keys,
+        values,
+        address("query_start", query_start, torch.int32, (num_seqs + 1,)),
+        address("seq_lens", seq_lens, torch.int32, (num_seqs,)),
+        address("block_table", block_table, torch.int32, (num_seqs, table_stride)),
+        rows,
+        num_seqs,
+        table_stride,
+        blocks,
+        heads,
+        kv_heads,
+        head_dim,
+        block_size,
+        code,
+        scale,
+        softcap,
+        window,
+    )
+    return out

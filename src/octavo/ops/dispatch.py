@@ -1,0 +1,47 @@
+"""Which implementation a call takes: the native kernel, or its plain torch twin.
+
+The kernels take float32 tensors on the CPU. Anything else (another device, float64, `reference_mode`, a build without
+the extension) goes to the twins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import torch
+
+_logger = logging.getLogger(__name__)
+
+try:
+    from octavo.ops import _native as _module
+except ImportError as error:
+    _module = None
+    _logger.warning("the native kernels are not built (%s); the slow plain torch ones are used", error)
+
+_forced_reference = False
+
+
+@contextmanager
+def reference_mode() -> Iterator[None]:
+    """Within the context every op runs as its torch twin, in every thread of the process."""
+    global _forced_reference
+    before, _forced_reference = _forced_reference, True
+    try:
+        yield
+    finally:
+        _forced_reference = before
+
+
+def native_module() -> ModuleType | None:
+    """The extension module, or None when it is not built or `reference_mode` is on."""
+    return None if _forced_reference else _module
+
+
+def native_for(x: torch.Tensor) -> ModuleType | None:
+    """The extension module if its kernels can take `x`, else None: use the twin."""
+    if x.dtype is not torch.float32 or not x.is_cpu:
+        return None
+    return native_module()
