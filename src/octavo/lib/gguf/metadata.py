@@ -125,6 +125,9 @@ class Metadata(Mapping[str, object]):
             value = self._values[key] = value.decode(self._data, self._file)
         return value
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._values  # Mapping's own would decode the array
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

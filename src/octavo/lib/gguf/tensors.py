@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from math import prod
 from mmap import mmap
 from pathlib import Path
 
-from octavo.lib.errors import CheckpointError
 from octavo.lib.gguf.layout import GGMLType
 from octavo.lib.gguf.metadata import Cursor
 
 MAX_NAME_BYTES = 255
 MAX_DIMS = 4
-MAX_FLOATS = 1 << 16  # of a tensor read as numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +35,6 @@ class GGUFTensor:
     def data(self) -> memoryview:
         """The raw bytes as a read-only view of the mapped file; nothing is copied."""
         return memoryview(self._map)[self._offset : self._offset + self.nbytes]
-
-    def floats(self) -> list[float]:
-        """The elements of a small F32 tensor that is really configuration (rotary factors, say).
-
-        Raises:
-            CheckpointError: It is of another type, or larger than such a thing can be.
-        """
-        count = prod(self.shape)
-        if self.ggml_type is not GGMLType.F32 or count > MAX_FLOATS:
-            message = (
-                f"must be F32 with at most {MAX_FLOATS} elements, not {self.ggml_type.name} {self.shape}"
-            )
-            raise CheckpointError(message, file=str(self.file), tensor=self.name)
-        return list(struct.unpack(f"<{count}f", self.data()))
 
 
 @dataclass(frozen=True, slots=True)
