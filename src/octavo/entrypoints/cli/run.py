@@ -6,6 +6,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer the prompt, or talk if there is none."""
+    from octavo.config.env import environment
     from octavo.config.logging import configure_logging
     from octavo.engine.llm_engine import LLMEngine
     from octavo.entrypoints.cli.terminal import converse, print_pieces
 
     prompt = _split_words(args)
-    configure_logging("run", quiet=True)
+    configure_logging("run", replace(environment(), logging_level="WARNING"))
     args.disable_log_stats = True
     engine = LLMEngine.from_engine_args(EngineArgs.from_cli_args(args))
     try:
@@ -84,11 +86,15 @@ class _Talk:
 
     def answer(self, history: list[dict[str, Any]]) -> Iterator[str]:
         """The pieces of the next turn of a conversation."""
-        from octavo.tokenizers.chat import render_prompt
+        from octavo.tokenizers.chat import choose_template, render_chat
 
-        assert self._engine.tokenizer is not None
-        text = render_prompt(self._engine.tokenizer, history)
-        ids = self._engine.tokenizer.encode(text, add_special_tokens=False)
+        tokenizer = self._engine.tokenizer
+        assert tokenizer is not None
+        template = choose_template(tokenizer.chat_templates)
+        text = render_chat(
+            template, history, add_generation_prompt=True, special_tokens=tokenizer.special_tokens
+        )
+        ids = tokenizer.encode(text, add_special_tokens=False)
         return self._stream({"prompt_token_ids": ids})
 
     def complete(self, prompt: str) -> Iterator[str]:

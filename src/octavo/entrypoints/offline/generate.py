@@ -11,6 +11,8 @@ import msgspec
 from octavo.engine.input import Prompt, default_sampling_params
 from octavo.engine.llm_engine import LLMEngine
 from octavo.lib.errors import InvalidRequestError
+from octavo.tokenizers.chat import choose_template, render_chat
+from octavo.tokenizers.chat_format import prepare_messages
 from octavo.types.outputs import RequestOutput
 from octavo.types.sampling_params import RequestOutputKind, SamplingParams
 
@@ -74,7 +76,7 @@ class OfflineInferenceMixin:
         *,
         use_tqdm: bool = True,
         chat_template: str | None = None,
-        add_generation_prompt: bool = True,
+        add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
@@ -86,7 +88,7 @@ class OfflineInferenceMixin:
             sampling_params: As for `generate`.
             use_tqdm: Show a progress bar.
             chat_template: A Jinja template instead of the model's own.
-            add_generation_prompt: Open a new turn of the assistant.
+            add_generation_prompt: Open a new turn of the assistant. Default: yes, unless the last message is continued.
             continue_final_message: Go on with the last message instead of answering it.
             tools: JSON descriptions of functions, for templates that know tools.
             chat_template_kwargs: Further variables for the template.
@@ -94,14 +96,22 @@ class OfflineInferenceMixin:
         Raises:
             InvalidRequestError: the template refuses the conversation, or the model has none.
         """
-        options = {
-            "chat_template": chat_template,
-            "add_generation_prompt": add_generation_prompt,
-            "continue_final_message": continue_final_message,
-            "tools": tools,
-            "chat_template_kwargs": chat_template_kwargs,
-        }
-        prompts = [self._render(conversation, options) for conversation in _as_conversations(messages)]
+        tokenizer = self.get_tokenizer()
+        template = chat_template or choose_template(tokenizer.chat_templates, tools=bool(tools))
+        prompts: list[Prompt] = []
+        for conversation in _as_conversations(messages):
+            text = render_chat(
+                template,
+                prepare_messages(conversation, template),
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                special_tokens=tokenizer.special_tokens,
+                **(chat_template_kwargs or {}),
+            )
+            # What the model expects before a text, the template has written.
+            ids = tokenizer.encode(text, add_special_tokens=False)
+            prompts.append({"prompt": text, "prompt_token_ids": ids})
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def get_tokenizer(self) -> Tokenizer:
@@ -135,13 +145,6 @@ class OfflineInferenceMixin:
                         outputs[output.request_id] = output
                         progress.add(output)
         return [outputs[request_id] for request_id in ids]
-
-    def _render(self, conversation: Sequence[Message], options: Mapping[str, Any]) -> Prompt:
-        from octavo.tokenizers.chat import render_chat
-
-        tokenizer = self.get_tokenizer()
-        text = render_chat(tokenizer, conversation, **options)
-        return {"prompt": text, "prompt_token_ids": tokenizer.encode(text, add_special_tokens=False)}
 
 
 class _Progress:

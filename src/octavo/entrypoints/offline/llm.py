@@ -37,6 +37,14 @@ class LLM(OfflineInferenceMixin):
         )
         self._request_numbers = itertools.count()
 
+    @classmethod
+    def from_engine(cls, engine: LLMEngine) -> LLM:
+        """An `LLM` over an engine that exists already."""
+        llm = cls.__new__(cls)
+        llm.llm_engine = engine
+        llm._request_numbers = itertools.count()
+        return llm
+
     def reset_prefix_cache(self) -> bool:
         """Forget cached pages; False while requests hold some."""
         return self.llm_engine.reset_prefix_cache()

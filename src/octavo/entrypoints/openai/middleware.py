@@ -89,11 +89,16 @@ class BodyLimit:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._limit:
-                raise self._too_large()
-            return message
+            # Past the limit nothing more is handed on: to the application it looks as if the client had gone.
+            return message if seen <= self._limit else {"type": "http.disconnect"}
 
-        await self._app(scope, receive_counted, send)
+        async def send_unless_over(message: Message) -> None:
+            if seen <= self._limit:
+                await send(message)
+
+        await self._app(scope, receive_counted, send_unless_over)
+        if seen > self._limit:
+            await error_response(self._too_large())(scope, receive, send)
 
     def _too_large(self) -> InvalidRequestError:
         error = InvalidRequestError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,12 +13,20 @@ from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
 from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
 from octavo.lib.errors import InvalidRequestError
-from octavo.tokenizers import ChatTemplate, Tokenizer
+from octavo.tokenizers import Tokenizer
+from octavo.tokenizers.chat import choose_template, render_chat
 
 T = TypeVar("T")
 
 # Rendering and tokenising hold the interpreter for most of their time: more threads would only add switching.
 RENDER_THREADS = 2
+# Names that `render_chat` binds itself.
+RESERVED = frozenset(
+    {
+        "template", "messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
+        "special_tokens", "limits",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,12 +41,12 @@ class Renderer:
     """Turns request bodies into prompts.
 
     Args:
-        template: The model's own template, or the one that the server was told to use; None: the model has none.
+        templates: The model's own chat templates by name, or the one that the server was told to use.
     """
 
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None, args: ServerArgs) -> None:
+    def __init__(self, tokenizer: Tokenizer, templates: Mapping[str, str], args: ServerArgs) -> None:
         self.tokenizer = tokenizer
-        self._template = template
+        self._templates = templates
         self._args = args
         self._pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="render")
 
@@ -68,42 +76,60 @@ class Renderer:
         return self.tokenizer.decode(prompt_token_ids, skip_special_tokens=body.skip_special_tokens)
 
     def _chat_prompt(self, body: ChatCompletionRequest) -> ChatPrompt:
-        text = self._template_for(body.chat_template).render(
-            body.messages,
-            tools=body.visible_tools,
+        ids = self._render(
+            body,
+            body.visible_tools,
             documents=body.documents,
             add_generation_prompt=body.opens_assistant_turn,
-            continue_final_message=body.continue_final_message,
-            **(body.chat_template_kwargs or {}),
+            add_special_tokens=body.add_special_tokens,
         )
-        ids = self.tokenizer.encode(text, add_special_tokens=body.add_special_tokens)
         return ChatPrompt(ids, _last_text(body.messages) if body.echo else "")
 
     def _tokenize(self, body: TokenizeRequest) -> list[int]:
         if body.messages is None:
             return self._ids(body.prompt or "", body.add_special_tokens is not False)
-        text = self._template_for(body.chat_template).render(
-            body.messages,
-            tools=body.tools,
+        return self._render(
+            body,
+            body.tools,
             documents=None,
             add_generation_prompt=body.add_generation_prompt and not body.continue_final_message,
-            continue_final_message=body.continue_final_message,
-            **(body.chat_template_kwargs or {}),
+            add_special_tokens=bool(body.add_special_tokens),
         )
-        return self.tokenizer.encode(text, add_special_tokens=bool(body.add_special_tokens))
 
-    def _template_for(self, asked: str | None) -> ChatTemplate:
-        if asked is not None:
-            if not self._args.trust_request_chat_template:
-                message = (
-                    "chat_template in a request needs a server started with --trust-request-chat-template"
-                )
-                raise InvalidRequestError(message, param="chat_template")
-            return ChatTemplate(asked, self.tokenizer)
-        if self._template is None:
-            message = "This model has no chat template; start the server with --chat-template, or use /v1/completions."
-            raise InvalidRequestError(message, param="messages")
-        return self._template
+    def _render(
+        self,
+        body: ChatCompletionRequest | TokenizeRequest,
+        tools: list[dict[str, Any]] | None,
+        *,
+        documents: list[dict[str, Any]] | None,
+        add_generation_prompt: bool,
+        add_special_tokens: bool,
+    ) -> list[int]:
+        """The ids of a conversation as its template writes it."""
+        extras = body.chat_template_kwargs or {}
+        taken = sorted(RESERVED & set(extras))
+        if taken:
+            message = f"chat_template_kwargs must not hold {taken[0]!r}, which is a field of its own"
+            raise InvalidRequestError(message, param="chat_template_kwargs")
+        text = render_chat(
+            self._template_for(body.chat_template, bool(tools)),
+            body.messages or [],
+            tools=tools,
+            documents=documents,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=body.continue_final_message,
+            special_tokens=self.tokenizer.special_tokens,
+            **extras,
+        )
+        return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    def _template_for(self, asked: str | None, tools: bool) -> str:
+        if asked is None:
+            return choose_template(self._templates, tools=tools)
+        if not self._args.trust_request_chat_template:
+            message = "chat_template in a request needs a server started with --trust-request-chat-template"
+            raise InvalidRequestError(message, param="chat_template")
+        return asked
 
     def _ids(self, prompt: str | list[int], add_special_tokens: bool) -> list[int]:
         if isinstance(prompt, list):

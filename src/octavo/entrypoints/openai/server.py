@@ -10,18 +10,17 @@ import logging
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from octavo.config.env import environment
 from octavo.lib.errors import ConfigError, OctavoError
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     import uvicorn
-    from octavo.engine.async_llm import AsyncLLM
 
     from octavo.engine.args import EngineArgs
+    from octavo.engine.async_llm import AsyncLLM
     from octavo.entrypoints.openai.args import ServerArgs
     from octavo.entrypoints.openai.state import ServerState
 
@@ -66,9 +65,10 @@ async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: soc
 
     engine = AsyncLLM.from_engine_args(engine_args)
     try:
-        state = _server_state(engine, server_args)
-        server = _make_server(state, server_args)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        state = make_state(engine, server_args)
+        server = make_server(state, _api_keys(server_args))
+        server.handle_signals()
+        serving = asyncio.create_task(server.run([listener]))
         starting = asyncio.create_task(engine.wait_ready())
         await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
@@ -85,49 +85,57 @@ async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: soc
         await engine.shutdown()
 
 
-def _server_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
+def _api_keys(args: ServerArgs) -> tuple[str, ...]:
+    return tuple(args.api_key or ()) or tuple(filter(None, (environment().api_key,)))
+
+
+def make_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
+    """The parts that handlers share, over an engine that may still be starting."""
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.entrypoints.openai.state import ServerState
     from octavo.entrypoints.openai.stats import MetricsListener
     from octavo.metrics import EngineMetrics
-    from octavo.tokenizers import ChatTemplate
 
     tokenizer = engine.tokenizer
+    assert tokenizer is not None
     config = engine.config
-    source = _template_source(server_args.chat_template) or tokenizer.chat_template
-    template = ChatTemplate(source, tokenizer) if source else None
+    templates = _given_template(server_args.chat_template) or tokenizer.chat_templates
     metrics = EngineMetrics(
         config.model.served_model_names[0],
         prefix=config.observability.metrics_prefix,
         max_model_len=config.model.max_model_len,
     )
     engine.add_listener(MetricsListener(metrics))
-    return ServerState(engine, Renderer(tokenizer, template, server_args), metrics, server_args)
+    return ServerState(engine, Renderer(tokenizer, templates, server_args), metrics, server_args)
 
 
-def _template_source(given: str | None) -> str | None:
-    """`--chat-template`: a file's text, or the template itself if it holds Jinja."""
-    if given is None or "{{" in given or "{%" in given:
-        return given
+def _given_template(given: str | None) -> dict[str, str]:
+    """`--chat-template`: a file's text, or the template itself if it holds Jinja. Empty if none was given."""
+    from octavo.tokenizers.chat import check_template
+
+    if given is None:
+        return {}
+    is_template = "{{" in given or "{%" in given
     try:
-        with open(given, encoding="utf-8") as stream:
-            return stream.read()
+        source = given if is_template else Path(given).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--chat-template {given!r}: {error.strerror}.", param="chat_template") from error
+    check_template(source, None if is_template else given)
+    return {"default": source}
 
 
-def _make_server(state: ServerState, args: ServerArgs) -> DrainingServer:
+def make_server(state: ServerState, api_keys: tuple[str, ...] = ()) -> DrainingServer:
+    """The HTTP server, not running yet."""
     import uvicorn
 
     from octavo.entrypoints.openai.app import build_app
 
-    keys = tuple(args.api_key or ()) or tuple(filter(None, (environment().api_key,)))
     config = uvicorn.Config(
-        build_app(state, keys),
-        log_level=args.uvicorn_log_level,
+        build_app(state, api_keys),
+        log_level=state.args.uvicorn_log_level,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(args.shutdown_timeout)),
+        timeout_graceful_shutdown=max(1, round(state.args.shutdown_timeout)),
         lifespan="on",
     )
     return DrainingServer(uvicorn.Server(config), state)
@@ -140,24 +148,33 @@ class DrainingServer:
         self._server = server
         self._state = state
 
-    async def serve(self, sockets: list[socket.socket]) -> None:
-        """Serve until the first signal, then until the running requests are through or their time is up."""
+    def handle_signals(self) -> None:
+        """Drain at SIGINT and SIGTERM. Call in the event loop's main thread."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal, number)
-        # Uvicorn would install handlers of its own in `serve`; what it runs inside is the same without them.
-        await self._server._serve(sockets)
 
-    def _on_signal(self, number: int, _: FrameType | None = None) -> None:
-        if self._state.draining:
-            logger.warning("Second %s: closing at once.", signal.Signals(number).name)
-            self._server.force_exit = True
-        else:
-            logger.info(
-                "%s: finishing the running requests; a second signal ends them.", signal.Signals(number).name
-            )
-            self._state.draining = True
+    async def run(self, sockets: list[socket.socket]) -> None:
+        """Serve until `stop()`, then until the running requests are through or their time is up."""
+        # Uvicorn's `serve` would install signal handlers of its own around the same call.
+        await self._server._serve(sockets)
+        if self._server.force_exit:
+            # Uvicorn leaves the application's own shutdown out then.
+            await self._server.lifespan.shutdown()
+
+    def stop(self, *, force: bool = False) -> None:
+        """Take no new requests and end when the open ones are through; with `force`, at once."""
+        self._state.draining = True
+        self._server.force_exit = self._server.force_exit or force
         self._server.should_exit = True
+
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        if self._state.draining:
+            logger.warning("Second %s: closing at once.", name)
+        else:
+            logger.info("%s: finishing the running requests; a second signal ends them.", name)
+        self.stop(force=self._state.draining)
 
 
 def _announce(state: ServerState, args: ServerArgs, listener: socket.socket) -> None:
@@ -167,7 +184,7 @@ def _announce(state: ServerState, args: ServerArgs, listener: socket.socket) -> 
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     model = state.model_names[0]
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
-    key = " -H 'Authorization: Bearer YOUR_KEY'" if args.api_key or environment().api_key else ""
+    key = " -H 'Authorization: Bearer YOUR_KEY'" if _api_keys(args) else ""
     print(f"\nOctavo serves {model} at {address}. Try:\n", file=sys.stderr)
     print(
         f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json'{key} -d '{body}'\n",

@@ -13,7 +13,6 @@ from octavo.lib.errors import DrainingError, EngineDeadError, NotFoundError
 
 if TYPE_CHECKING:
     from octavo.engine.async_llm import AsyncLLM
-
     from octavo.entrypoints.openai.args import ServerArgs
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.metrics import EngineMetrics

@@ -108,7 +108,7 @@ async def _chunks(
             count.add_prompt(output)
             count.cached_tokens = output.num_cached_tokens
             for index in range(answer.body.n):
-                yield _first_chunk(answer, echo, index, output)
+                yield _with_usage(answer, count, _first_chunk(answer, echo, index, output))
         for choice in output.outputs:
             for chunk in _choice_chunks(answer, choice):
                 yield _with_usage(answer, count, chunk)

@@ -21,7 +21,7 @@ from octavo.entrypoints.openai.protocol.completion import (
 )
 from octavo.entrypoints.openai.sse import sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
-from octavo.types.outputs import CompletionOutput, RequestOutput
+from octavo.types.outputs import CompletionOutput, PositionLogprobs, RequestOutput
 from octavo.types.sampling_params import SamplingParams
 
 
@@ -35,6 +35,8 @@ class Answer:
     model: str
     created: int
     builders: dict[int, CompletionLogprobsBuilder] = field(default_factory=dict)
+    prompt_logprobs: dict[int, list[PositionLogprobs | None]] = field(default_factory=dict)
+    """By prompt. A stream brings them once, with whichever choice speaks first; every echoed choice needs them."""
 
     def head(self) -> dict[str, Any]:
         """Fields that open each chunk."""
@@ -45,11 +47,13 @@ class Answer:
             "model": self.model,
         }
 
-    def logprobs_builder(self, index: int) -> CompletionLogprobsBuilder:
+    def logprobs_builder(self, index: int, prompt_token_ids: list[int]) -> CompletionLogprobsBuilder:
         """The builder of choice `index`: it counts text offsets over the whole choice."""
         if index not in self.builders:
             self.builders[index] = CompletionLogprobsBuilder(
-                self.state.renderer.tokenizer, skip_special_tokens=self.body.skip_special_tokens
+                self.state.renderer.tokenizer,
+                [] if self.body.echo else prompt_token_ids,
+                skip_special_tokens=self.body.skip_special_tokens,
             )
         return self.builders[index]
 
@@ -95,9 +99,13 @@ async def _open_all(
 
 async def _gather(work: list[Any]) -> list[RequestOutput]:
     """All results, or the first error once every other run is cancelled."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in work]
-    return [task.result() for task in tasks]
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _completion(answer: Answer, finals: list[RequestOutput]) -> Completion:
@@ -124,7 +132,7 @@ def _choice(
     return CompletionChoice(
         index=index,
         text=echo + ("" if echo_only else output.text),
-        logprobs=_logprobs(answer, index, output, _echoed(answer, final)),
+        logprobs=_logprobs(answer, index, final, output, echo=body.echo),
         finish_reason="length" if echo_only else output.finish_reason,
         stop_reason=output.stop_reason,
         prompt_logprobs=prompt_logprobs_body(final.prompt_logprobs)
@@ -135,26 +143,23 @@ def _choice(
     )
 
 
-def _echoed(answer: Answer, output: RequestOutput) -> RequestOutput | None:
-    """The output whose prompt is repeated before the answer, if one is."""
-    return output if answer.body.echo else None
-
-
 def _logprobs(
-    answer: Answer, index: int, output: CompletionOutput, echoed: RequestOutput | None
+    answer: Answer, index: int, output: RequestOutput, choice: CompletionOutput, *, echo: bool
 ) -> CompletionLogprobs | None:
+    """Columns for this piece of a choice, with the prompt's before them if it is echoed here."""
     top = answer.body.logprobs
     if top is None:
         return None
     ids: list[int] = []
-    positions: list[Any] = []
-    if echoed is not None:
-        ids += echoed.prompt_token_ids
-        positions += echoed.prompt_logprobs or [None] * len(echoed.prompt_token_ids)
+    positions: list[PositionLogprobs | None] = []
+    if echo:
+        ids += output.prompt_token_ids
+        known = answer.prompt_logprobs.get(index // answer.body.n, output.prompt_logprobs)
+        positions += known or [None] * len(output.prompt_token_ids)
     if answer.body.max_tokens != 0:
-        ids += output.token_ids
-        positions += output.logprobs or []
-    return answer.logprobs_builder(index).build(ids, positions, top)
+        ids += choice.token_ids
+        positions += choice.logprobs or []
+    return answer.logprobs_builder(index, output.prompt_token_ids).build(ids, positions, top)
 
 
 async def _chunks(
@@ -166,6 +171,7 @@ async def _chunks(
     async for position, output in generation.merged(streams):
         if position not in begun:
             begun.add(position)
+            answer.prompt_logprobs[position] = output.prompt_logprobs or []
             count.add_prompt(output)
             count.cached_tokens += output.num_cached_tokens
         if answer.body.max_tokens != 0:
@@ -183,11 +189,11 @@ def _chunk(
 ) -> dict[str, Any] | None:
     body = answer.body
     index = position * body.n + choice.index
-    echoed = output if index in echo_pending else None
+    echoed = index in echo_pending
     echo_pending.discard(index)
-    echo = answer.state.renderer.echo_text(body, output.prompt_token_ids) if echoed is not None else ""
+    echo = answer.state.renderer.echo_text(body, output.prompt_token_ids) if echoed else ""
     text = echo + ("" if body.max_tokens == 0 else choice.text)
-    logprobs = _logprobs(answer, index, choice, echoed)
+    logprobs = _logprobs(answer, index, output, choice, echo=echoed)
     if not text and choice.finish_reason is None and logprobs is None and not body.return_token_ids:
         return None
     entry: dict[str, Any] = {

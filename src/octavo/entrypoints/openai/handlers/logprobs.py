@@ -35,11 +35,16 @@ class CompletionLogprobsBuilder:
 
     A token's string is the text that it adds, so that the strings join to the answer even where a character is spread
     over several tokens: the last of these carries it.
+
+    Args:
+        prompt_token_ids: What the answer continues; empty if the prompt itself is echoed.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, prompt_token_ids: Sequence[int], *, skip_special_tokens: bool
+    ) -> None:
         self._tokenizer = tokenizer
-        self._stream = TokenStream(tokenizer, skip_special_tokens=skip_special_tokens)
+        self._stream = TokenStream(tokenizer, prompt_token_ids, skip_special_tokens)
         self._offset = 0
 
     def build(
@@ -48,7 +53,7 @@ class CompletionLogprobsBuilder:
         """Columns for the next `token_ids`; a position without entries (the first prompt token) has nulls."""
         columns = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
         for token, entries in zip(token_ids, positions, strict=True):
-            text = self._stream.push([token])
+            text = self._stream.push(token)
             columns.text_offset.append(self._offset)
             columns.tokens.append(text)
             columns.token_logprobs.append(None if entries is None else _finite(entries[token].logprob))

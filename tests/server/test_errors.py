@@ -1,0 +1,143 @@
+"""What a client can get wrong, and what it is told (cases A03, A05, A07, A40, A66, A68)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+from tests.server.harness import Server, running
+
+
+def error(answer: Any, status: int = 400) -> dict[str, Any]:
+    """The error object of an answer that must have this status."""
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["message"]
+    return body["error"]
+
+
+def test_a03_over_context_names_the_true_limit_the_prompt_and_max_tokens(server: Server) -> None:
+    found = error(server.complete([97] * 20, max_tokens=500))
+    assert found["param"] == "max_tokens"
+    assert all(number in found["message"] for number in ("512", "20", "500"))
+
+
+def test_a05_openai_client_raises_the_matching_class_with_the_message(server: Server) -> None:
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    messages: Any = [{"role": "user", "content": "hi"}]
+    with pytest.raises(openai.NotFoundError, match="nope"):
+        client.chat.completions.create(model="nope", messages=messages)
+    for wrong in ({"temperature": "hot"}, {"n": 0}):
+        with pytest.raises(openai.BadRequestError, match=next(iter(wrong))):
+            client.chat.completions.create(model="fake", messages=messages, **wrong)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"messages": []}),
+        ("/tokenize", {}),
+        ("/detokenize", {"tokens": [-1]}),
+        ("/detokenize", {"tokens": [10**9]}),
+        ("/v1/chat/completions", {"messages": []}),
+        ("/v1/chat/completions", {"messages": "hi"}),
+        ("/v1/chat/completions", {"messages": [7]}),
+        ("/v1/chat/completions", {}),
+        ("/v1/chat/completions", []),
+        ("/v1/completions", {"prompt": "x", "max_tokens": -1}),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 0}),
+        ("/v1/completions", {"prompt": []}),
+        ("/v1/completions", {"prompt": ""}),
+        ("/v1/completions", {"prompt": [""]}),
+        ("/v1/completions", {"prompt": [[]]}),
+        ("/v1/completions", {"prompt": [97, 100000]}),
+        ("/v1/completions", {"prompt": "x", "logprobs": 21}),
+        ("/v1/completions", {"prompt": "x", "top_p": 0}),
+        ("/v1/completions", {"prompt": "x", "stop": [""]}),
+        ("/v1/completions", {"prompt": "x", "stream_options": {"include_usage": True}}),
+        ("/v1/completions", {"prompt": "x", "max_token": 5}),
+    ],
+)
+def test_a07_a66_malformed_bodies_are_refused_and_the_server_lives(
+    server: Server, path: str, body: Any
+) -> None:
+    error(server.post(path, body))
+    assert server.complete("x", max_tokens=1).status_code == 200
+
+
+def test_a_lone_surrogate_is_refused(server: Server) -> None:
+    body = b'{"prompt": "\\ud800"}'
+    error(server.client.post("/v1/completions", content=body, headers={"Content-Type": "application/json"}))
+
+
+@pytest.mark.parametrize("body", ["{", "", "nul", '{"prompt": "x"', "\xff"])
+def test_a07_bodies_that_are_no_json(server: Server, body: str) -> None:
+    answer = server.client.post(
+        "/v1/completions", content=body.encode("latin-1"), headers={"Content-Type": "application/json"}
+    )
+    error(answer)
+    assert server.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "presence_penalty", "repetition_penalty"])
+def test_numbers_that_are_none_are_refused(server: Server, field: str, text: str) -> None:
+    body = f'{{"prompt": "x", "{field}": {text}}}'
+    found = error(
+        server.client.post("/v1/completions", content=body, headers={"Content-Type": "application/json"})
+    )
+    assert found["param"] == field
+
+
+@pytest.mark.parametrize(
+    ("bias", "status"),
+    [({"99999999": 5}, 400), ({"-1": 1}, 400), ({"abc": 1}, 400), ({"5": -100}, 200), ({"5": 1000}, 400)],
+)
+def test_a40_logit_bias_outside_the_vocabulary(server: Server, bias: dict[str, float], status: int) -> None:
+    answer = server.complete("x", logit_bias=bias, max_tokens=2)
+    assert answer.status_code == status
+    if status == 400:
+        assert error(answer)["param"] == "logit_bias"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"response_format": {"type": "json_object"}},
+        {"tool_choice": "required"},
+        {"structured_outputs": {"regex": "a"}},
+        {"bad_words": ["x"]},
+    ],
+)
+def test_what_is_not_served_is_refused_by_name_never_ignored(server: Server, field: dict[str, Any]) -> None:
+    assert error(server.chat(**field), 501)["param"] == next(iter(field))
+
+
+def test_harmless_fields_of_other_clients_pass(server: Server) -> None:
+    assert server.chat(user="me", metadata={"a": "b"}, store=False, max_tokens=1).status_code == 200
+
+
+def test_unknown_routes_and_methods_have_the_error_object_too(server: Server) -> None:
+    error(server.get("/v1/nothing"), 404)
+    error(server.get("/v1/completions"), 405)
+    error(server.get("/v1/models/nope"), 404)
+
+
+def test_a68_a_request_that_fits_the_context_but_not_the_pool_is_refused_at_once() -> None:
+    with running(num_blocks=8) as small:
+        found = error(small.complete([97] * 200, max_tokens=4))
+        assert "200" in found["message"]
+        for _ in range(3):
+            assert small.complete("abc", max_tokens=4).status_code == 200
+
+
+def test_one_failing_request_leaves_the_others_alone(server: Server) -> None:
+    from tests.engine.fakes import BROKEN, RAISE
+
+    for poison in (BROKEN, RAISE):
+        error(server.complete([97, poison], max_tokens=4), 500)
+        assert server.complete("x", max_tokens=4).status_code == 200
+    assert server.get("/health").status_code == 200

@@ -1,0 +1,235 @@
+"""Keys, ids, limits, probes, hang-ups and ends (cases A21, A96, A100, A102)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+from tests.server.harness import Server, running
+
+from octavo.entrypoints.openai.args import ServerArgs
+from octavo.entrypoints.openai.server import claim_port
+from octavo.lib.errors import ConfigError
+
+
+def until(condition: object, seconds: float = 20.0) -> None:
+    """Wait for `condition()`; the limit is a guard against hanging, not a measure."""
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+def test_keys_guard_every_route_but_the_probes() -> None:
+    with running(api_keys=("one", "two")) as server:
+        for path in ("/v1/models", "/metrics", "/version", "/docs", "/nothing"):
+            assert server.get(path).status_code == 401, path
+        assert server.chat().status_code == 401
+        assert server.get("/v1/models", Authorization="Bearer three").status_code == 401
+        assert server.get("/v1/models", Authorization="Bearer one").status_code == 200
+        assert server.get("/v1/models", Authorization="bearer two").status_code == 200
+        assert server.get("/health").status_code == server.get("/ready").status_code == 200
+        body = server.get("/v1/models").json()
+        assert body["error"]["code"] == 401
+
+
+def test_request_ids_are_echoed_or_made(server: Server) -> None:
+    assert server.get("/version", **{"X-Request-Id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    assert len(server.get("/version").headers["x-request-id"]) >= 16
+    assert "\n" not in server.get("/version", **{"X-Request-Id": "a b"}).headers["x-request-id"]
+    answer = server.post("/v1/completions", {"prompt": "x", "max_tokens": 1}, **{"X-Request-Id": "mine"})
+    assert answer.json()["id"] == "cmpl-mine"
+
+
+def test_one_client_id_twice_at_once_is_no_clash(server: Server) -> None:
+    async def twice() -> list[int]:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+            body = {"prompt": "x", "max_tokens": 40, "request_id": "same"}
+            answers = await asyncio.gather(*(client.post("/v1/completions", json=body) for _ in range(4)))
+        return [answer.status_code for answer in answers]
+
+    assert asyncio.run(twice()) == [200] * 4
+
+
+def test_cors(server: Server) -> None:
+    headers = {"Origin": "http://page", "Access-Control-Request-Method": "POST"}
+    answer = server.client.options("/v1/chat/completions", headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] in ("*", "http://page")
+
+
+def test_bodies_over_the_limit_are_refused() -> None:
+    with running(server_args=ServerArgs(max_request_bytes=1000)) as server:
+        assert server.complete("x" * 2000).status_code == 413
+        chunks = (b"x" * 100 for _ in range(20))
+        assert server.client.post("/v1/completions", content=chunks).status_code == 413
+        assert server.complete("x", max_tokens=1).status_code == 200
+
+
+def test_not_ready_while_the_engine_starts() -> None:
+    with running(boot_seconds=1.5, wait=False) as server:
+        assert server.get("/ready").status_code == 503
+        assert server.chat().status_code == 503
+        assert server.get("/version").status_code == 200
+        until(lambda: server.get("/ready").status_code == 200)
+        assert server.chat(max_tokens=1).status_code == 200
+
+
+def test_a_full_queue_answers_429_with_retry_after() -> None:
+    async def flood(url: str) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            body = {"prompt": "x", "max_tokens": 30}
+            return await asyncio.gather(*(client.post("/v1/completions", json=body) for _ in range(20)))
+
+    with running(step_seconds=0.02, max_num_seqs=2, max_num_queued_reqs=3) as server:
+        answers = asyncio.run(flood(server.url))
+        statuses = [answer.status_code for answer in answers]
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) >= 3
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"]["type"] == "overloaded_error"
+
+
+def hang_up_after(seconds: float, url: str, body: dict[str, object]) -> None:
+    """Post, read what comes for a while, and close the connection."""
+    with (
+        contextlib.suppress(httpx.TimeoutException),
+        httpx.stream("POST", url, json=body, timeout=seconds) as answer,
+    ):
+        start = time.monotonic()
+        for _ in answer.iter_bytes():
+            if time.monotonic() - start > seconds:
+                return
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a21_a_client_that_hangs_up_frees_its_request(stream: bool) -> None:
+    with running(step_seconds=0.01) as server:
+        body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "stream": stream}
+        hang_up_after(0.5, f"{server.url}/v1/completions", body)
+        until(
+            lambda: server.metric("num_requests_running") == 0 and server.metric("kv_cache_usage_perc") == 0
+        )
+        before = server.metric("generation_tokens_total")
+        time.sleep(0.3)
+        assert server.metric("generation_tokens_total") == before
+        assert server.metric("request_success_total", finished_reason="abort") == 1
+
+
+def test_a96_counters_never_fall_and_sum_to_the_usage_of_all_answers() -> None:
+    with running(num_blocks=24, max_num_seqs=8, step_seconds=0.002) as server:
+        totals: list[tuple[float, float, float]] = []
+        done = threading.Event()
+
+        def scrape() -> None:
+            with httpx.Client(base_url=server.url) as client:
+                while not done.is_set():
+                    text = client.get("/metrics").text
+                    totals.append(
+                        tuple(
+                            _total(text, name)
+                            for name in ("prompt_tokens", "generation_tokens", "num_preemptions")
+                        )
+                    )  # type: ignore[arg-type]
+                    time.sleep(0.02)
+
+        scraper = threading.Thread(target=scrape)
+        scraper.start()
+        answers = asyncio.run(_mixed_load(server.url))
+        done.set()
+        scraper.join()
+        usages = [answer.json()["usage"] for answer in answers if answer.status_code == 200]
+        assert len(usages) == len(answers)
+        assert all(
+            earlier <= later
+            for a, b in itertools.pairwise(totals)
+            for earlier, later in zip(a, b, strict=True)
+        )
+        assert server.metric("prompt_tokens_total") == sum(usage["prompt_tokens"] for usage in usages)
+        assert server.metric("generation_tokens_total") == sum(usage["completion_tokens"] for usage in usages)
+        assert server.metric("num_preemptions_total") > 0
+        assert server.metric("num_requests_running") == 0
+
+
+async def _mixed_load(url: str) -> list[httpx.Response]:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        bodies = [{"prompt": f"{i} {'x' * (i * 5)}", "max_tokens": 40, "n": 1 + i % 3} for i in range(16)]
+        return await asyncio.gather(*(client.post("/v1/completions", json=body) for body in bodies))
+
+
+def _total(text: str, name: str) -> float:
+    return next(
+        float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"octavo:{name}_total{{")
+    )
+
+
+def test_a100_a_taken_port_is_told_before_anything_loads() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=str(port)):
+            claim_port("127.0.0.1", port)
+        command = [sys.executable, "-m", "octavo.entrypoints.cli.main", "serve", "--port", str(port)]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert answer.returncode == 1
+    assert str(port) in answer.stderr
+    assert "Memory of" not in answer.stderr
+
+
+def test_a102_a_killed_engine_ends_all_requests_and_comes_back() -> None:
+    with running(step_seconds=0.02) as server:
+        body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True}
+        results: dict[str, httpx.Response] = {}
+
+        def ask(name: str, stream: bool) -> None:
+            results[name] = httpx.post(
+                f"{server.url}/v1/completions", json=body | {"stream": stream}, timeout=60
+            )
+
+        threads = [
+            threading.Thread(target=ask, args=("stream", True)),
+            threading.Thread(target=ask, args=("whole", False)),
+        ]
+        for thread in threads:
+            thread.start()
+        until(lambda: server.metric("num_requests_running") == 2)
+        old = server.engine.engine_pid
+        os.kill(old, signal.SIGKILL)
+        for thread in threads:
+            thread.join(20)
+        assert results["whole"].status_code == 503
+        assert '"error"' in results["stream"].text
+        assert results["stream"].text.endswith("data: [DONE]\n\n")
+        until(lambda: server.get("/ready").status_code == 200)
+        assert server.engine.engine_pid != old
+        assert server.complete("x", max_tokens=2).status_code == 200
+
+
+def test_drain_finishes_what_runs_and_refuses_what_comes() -> None:
+    with running(step_seconds=0.01) as server:
+        answers: list[httpx.Response] = []
+        body = {"prompt": "x", "max_tokens": 60, "ignore_eos": True}
+        thread = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{server.url}/v1/completions", json=body, timeout=60))
+        )
+        thread.start()
+        until(lambda: server.metric("num_requests_running") == 1)
+        server.state.draining = True
+        assert server.get("/ready").status_code == 503
+        assert server.get("/health").status_code == 200
+        assert server.complete("x").status_code == 503
+        thread.join(30)
+        assert answers[0].status_code == 200
+        assert answers[0].json()["usage"]["completion_tokens"] == 60
