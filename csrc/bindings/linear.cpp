@@ -1,0 +1,115 @@
+// Packed weights, matrix products and embeddings. Tensors come as addresses; the Python op has checked dtype,
+// shape, strides and size. What depends on contents (ids) is checked here.
+#include "bindings/linear.h"
+
+#include <nanobind/stl/string.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "octavo/kernel_table.h"
+#include "octavo/thread_pool.h"
+#include "pack/packed_matrix.h"
+#include "runtime/linear.h"
+
+namespace octavo {
+namespace nb = nanobind;
+namespace {
+
+using Address = uintptr_t;
+
+PackedMatrix* pack(const std::string& format_name, int64_t rows, int64_t cols, Address source,
+                   int64_t nbytes) {
+  const Format format = format_by_name(format_name.c_str());
+  if (format == kFormatCount) throw std::invalid_argument("format " + format_name + " is not known");
+  const FormatInfo& info = format_info(format);
+  if (rows < 1 || cols < 1 || cols % info.block != 0) {
+    throw std::invalid_argument(
+        "a " + format_name + " matrix needs rows >= 1 and cols a positive multiple of " +
+        std::to_string(info.block) + ", got " + std::to_string(rows) + " x " + std::to_string(cols));
+  }
+  const int64_t expected = rows * (cols / info.block) * info.block_bytes;
+  if (nbytes != expected) {
+    throw std::invalid_argument("a " + format_name + " matrix of " + std::to_string(rows) + " x " +
+                                std::to_string(cols) + " has " + std::to_string(expected) + " bytes, got " +
+                                std::to_string(nbytes));
+  }
+  const nb::gil_scoped_release release;
+  auto matrix = std::make_unique<PackedMatrix>(format, rows, cols);
+  matrix->fill(reinterpret_cast<const uint8_t*>(source));
+  return matrix.release();
+}
+
+void run_linear(Address x, int64_t x_stride, int64_t rows, const nb::list& weights, Address bias, Address out,
+                int64_t out_stride) {
+  constexpr size_t kFixed = 16;
+  const PackedMatrix* fixed[kFixed];
+  std::vector<const PackedMatrix*> more;
+  const PackedMatrix** list = fixed;
+  if (weights.size() > kFixed) {
+    more.resize(weights.size());
+    list = more.data();
+  }
+  for (size_t i = 0; i < weights.size(); ++i) list[i] = nb::cast<const PackedMatrix*>(weights[i]);
+  const int count = int(weights.size());
+  const nb::gil_scoped_release release;
+  linear(reinterpret_cast<const float*>(x), x_stride, rows, list, count, reinterpret_cast<const float*>(bias),
+         reinterpret_cast<float*>(out), out_stride);
+}
+
+void read_rows(const PackedMatrix& matrix, Address ids, int64_t count, Address out) {
+  const int64_t* id = reinterpret_cast<const int64_t*>(ids);
+  for (int64_t i = 0; i < count; ++i) {
+    if (id[i] < 0 || id[i] >= matrix.rows()) {
+      throw std::invalid_argument("ids[" + std::to_string(i) + "] is " + std::to_string(id[i]) +
+                                  ", must be in [0, " + std::to_string(matrix.rows()) + ")");
+    }
+  }
+  const nb::gil_scoped_release release;
+  matrix.read_rows(id, count, reinterpret_cast<float*>(out), matrix.cols());
+}
+
+void dequantise(const PackedMatrix& matrix, Address out) {
+  const nb::gil_scoped_release release;
+  std::vector<int64_t> ids(static_cast<size_t>(matrix.rows()));
+  for (int64_t i = 0; i < matrix.rows(); ++i) ids[size_t(i)] = i;
+  matrix.read_rows(ids.data(), matrix.rows(), reinterpret_cast<float*>(out), matrix.cols());
+}
+
+nb::list available() {
+  nb::list names;
+  for (const char* const* name = available_isas(); *name != nullptr; ++name) names.append(nb::str(*name));
+  return names;
+}
+
+nb::list format_names() {
+  nb::list names;
+  for (int i = 0; i < kFormatCount; ++i) names.append(nb::str(format_info(Format(i)).name));
+  return names;
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& m) {
+  nb::class_<PackedMatrix>(m, "PackedMatrix")
+      .def_prop_ro("format", [](const PackedMatrix& w) { return format_info(w.format()).name; })
+      .def_prop_ro("rows", &PackedMatrix::rows)
+      .def_prop_ro("cols", &PackedMatrix::cols)
+      .def_prop_ro("nbytes", &PackedMatrix::nbytes);
+  m.def("pack", &pack);
+  m.def("linear", &run_linear);
+  m.def("read_rows", &read_rows);
+  m.def("dequantise", &dequantise);
+  m.def("format_names", &format_names);
+  m.def("set_num_threads", [](int n) {
+    const nb::gil_scoped_release release;
+    ThreadPool::instance().set_num_threads(n);
+  });
+  m.def("num_threads", [] { return ThreadPool::instance().num_threads(); });
+  m.def("isa", &isa_name);
+  m.def("available_isas", &available);
+  m.def("set_isa", [](const char* name) { return set_isa(name); });
+}
+
+}  // namespace octavo

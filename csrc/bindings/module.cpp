@@ -1,0 +1,10 @@
+#include <nanobind/nanobind.h>
+
+#include "bindings/layers.h"
+#include "bindings/linear.h"
+
+NB_MODULE(_native, m) {
+  m.doc() = "Native kernels of Octavo. Only octavo.ops imports this module.";
+  octavo::bind_linear(m);
+  octavo::bind_layers(m);
+}

@@ -1,0 +1,29 @@
+// One table of function pointers per ISA; the rest of the library calls kernels only through `kernels()`.
+#pragma once
+
+#include "octavo/layer_args.h"
+#include "octavo/linear_args.h"
+
+namespace octavo {
+
+struct KernelTable {
+  LinearKernels linear;
+  LayerKernels layer;
+};
+
+// Each ISA translation unit exports exactly one of these.
+void register_scalar(KernelTable* table);
+void register_avx2(KernelTable* table);
+void register_avx512vnni(KernelTable* table);
+
+// The table in use: the best ISA of this machine, or what set_isa chose.
+const KernelTable& kernels();
+const char* isa_name();
+
+// ISAs that this build has and this machine can run, worst first; terminated by nullptr.
+const char* const* available_isas();
+
+// False if the name is unknown or the machine cannot run it.
+bool set_isa(const char* name);
+
+}  // namespace octavo

@@ -1,0 +1,62 @@
+// The one vector vocabulary of the kernels: 16 lanes, whatever the machine.
+//
+//   f32x16, i32x16   16 lanes of float / int32       u8x64   one 64-byte line = 16 rows x 4 bytes
+//   mask16           16 lane predicates              DotChain<Bits>   exact u8 x s8 dot products
+//
+// simd/scalar.h states the meaning of every operation; simd/avx2.h (2 ymm) and simd/avx512.h (1 zmm) give the
+// same bits. What can be composed from the primitives (exp, tails, ...) lives here, once. An ISA translation
+// unit defines OCTAVO_ISA (a namespace name) and OCTAVO_SIMD_<WHICH> before it includes this file.
+#pragma once
+
+#ifndef OCTAVO_ISA
+#error "include simd.h only from an ISA translation unit (csrc/isa/*.cpp)"
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/float16.h"
+
+#if defined(OCTAVO_SIMD_AVX512)
+#include "octavo/simd/avx512.h"
+#elif defined(OCTAVO_SIMD_AVX2)
+#include "octavo/simd/avx2.h"
+#else
+#include "octavo/simd/scalar.h"
+#endif
+
+namespace octavo {
+namespace OCTAVO_ISA {
+namespace {
+
+inline f32x16 neg(f32x16 a) { return bitcast_f32(bit_xor(bitcast_i32(a), broadcast_i32(INT32_MIN))); }
+inline f32x16 abs(f32x16 a) { return bitcast_f32(bit_and(bitcast_i32(a), broadcast_i32(INT32_MAX))); }
+inline f32x16 zero_f32() { return broadcast(0.0f); }
+inline i32x16 zero_i32() { return broadcast_i32(0); }
+
+// e^x by Cody-Waite reduction and a degree-6 polynomial (Cephes expf coefficients), about 1 ulp. The result
+// is scaled in two steps so that it underflows gradually and overflows to infinity. NaN stays NaN.
+inline f32x16 exp(f32x16 x) {
+  x = max(broadcast(-104.0f), min(broadcast(89.0f), x));
+  const i32x16 n = to_i32(mul(x, broadcast(1.44269504088896341f)));
+  const f32x16 nf = to_f32(n);
+  f32x16 r = fma(nf, broadcast(-0.693359375f), x);
+  r = fma(nf, broadcast(2.12194440e-4f), r);
+  f32x16 p = broadcast(1.9875691500e-4f);
+  p = fma(p, r, broadcast(1.3981999507e-3f));
+  p = fma(p, r, broadcast(8.3334519073e-3f));
+  p = fma(p, r, broadcast(4.1665795894e-2f));
+  p = fma(p, r, broadcast(1.6666665459e-1f));
+  p = fma(p, r, broadcast(5.0000001201e-1f));
+  p = fma(mul(p, r), r, add(r, broadcast(1.0f)));
+  const i32x16 half = shift_right_arith<1>(n);
+  const i32x16 rest = sub(n, half);
+  const i32x16 bias = broadcast_i32(127);
+  const f32x16 scale_a = bitcast_f32(shift_left<23>(add(half, bias)));
+  const f32x16 scale_b = bitcast_f32(shift_left<23>(add(rest, bias)));
+  return mul(mul(p, scale_a), scale_b);
+}
+
+}  // namespace
+}  // namespace OCTAVO_ISA
+}  // namespace octavo

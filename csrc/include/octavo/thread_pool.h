@@ -1,0 +1,107 @@
+// The one thread pool. Persistent workers; the caller is thread 0; bounded spin, then futex, also inside
+// barriers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace octavo {
+
+// A callable seen through two pointers: no allocation, must outlive the call.
+template <class Signature>
+class FunctionRef;
+template <class... Args>
+class FunctionRef<void(Args...)> {
+ public:
+  template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>
+  FunctionRef(F&& f)
+      : object_(const_cast<void*>(static_cast<const void*>(&f))), call_([](void* object, Args... args) {
+          (*static_cast<std::remove_reference_t<F>*>(object))(args...);
+        }) {}
+  void operator()(Args... args) const { call_(object_, args...); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, Args...);
+};
+
+// Epoch-counting (sense-reversing) barrier for a fixed number of threads.
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads) {}
+  void wait();
+
+ private:
+  const int threads_;
+  alignas(64) std::atomic<uint32_t> arrived_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<uint32_t> sleepers_{0};
+};
+
+class ThreadPool {
+ public:
+  using Region = FunctionRef<void(int thread)>;
+  using Range = FunctionRef<void(int64_t begin, int64_t end, int thread)>;
+
+  // Never destroyed: workers may be parked while static destructors run.
+  static ThreadPool& instance();
+
+  // Stops the old workers and starts n - 1 new ones. n in [1, 256].
+  void set_num_threads(int n);
+  int num_threads() const { return threads_; }
+
+  // Held by a caller for as long as it uses the scratch memory or a sequence of regions: a second caller
+  // (another Python thread) waits. Recursive, so that run() inside is fine.
+  std::unique_lock<std::recursive_mutex> exclusive() { return std::unique_lock(mutex_); }
+
+  // Runs region(thread) once on each thread and returns when all have finished. One region runs at a time. A
+  // region must not start another one.
+  void run(Region region);
+
+  // Inside a region: waits for all threads of the pool.
+  void barrier() { barrier_->wait(); }
+
+  // Calls range(begin, end, thread) so that [0, units) is covered once. Each thread first gets a contiguous
+  // static share (3/4 of the units: the same thread meets the same weights each time), the rest goes in
+  // pieces of `grain` to whoever is free. Results must not depend on who computes what. Runs on the caller
+  // alone when units <= grain.
+  void parallel_for(int64_t units, int64_t grain, Range range);
+
+  // Scratch memory of one thread, 64-byte aligned, contents undefined, valid until the next reserve_scratch.
+  // Reserve outside of regions: kernels never allocate.
+  void reserve_scratch(size_t bytes_per_thread);
+  void* scratch(int thread) const { return scratch_[size_t(thread)].get(); }
+
+ private:
+  ThreadPool();
+  void stop_workers();
+  void start_workers(int n);
+  void work(int thread, uint32_t seen);
+  void finish_share();
+  void after_fork_in_child();
+
+  struct Free {
+    void operator()(void* p) const;
+  };
+
+  std::recursive_mutex mutex_;
+  int threads_ = 1;
+  std::vector<std::thread> workers_;
+  std::unique_ptr<Barrier> barrier_;
+  std::vector<std::unique_ptr<void, Free>> scratch_;
+  size_t scratch_bytes_ = 0;
+  const Region* region_ = nullptr;
+  bool stopping_ = false;
+  alignas(64) std::atomic<uint32_t> epoch_{0};     // a new region (or the stop) has been posted
+  alignas(64) std::atomic<uint32_t> sleepers_{0};  // workers parked on epoch_
+  alignas(64) std::atomic<uint32_t> pending_{0};   // workers that have not finished the region
+  alignas(64) std::atomic<uint32_t> waiting_{0};   // the caller is parked on pending_
+};
+
+}  // namespace octavo

@@ -1,0 +1,96 @@
+// Picks the kernel table once, by CPUID and by what the operating system saves (XCR0).
+#include <cstring>
+
+#include "octavo/kernel_table.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace octavo {
+namespace {
+
+#if defined(__x86_64__)
+struct CpuFeatures {
+  bool avx2 = false;        // AVX2, FMA, F16C and ymm state
+  bool avx512vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI and zmm state
+};
+
+uint64_t extended_state() {
+  uint32_t low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t(high) << 32 | low;
+}
+
+CpuFeatures detect() {
+  CpuFeatures cpu;
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return cpu;
+  const bool osxsave = c & bit_OSXSAVE;
+  if (!osxsave || !(c & bit_AVX) || !(c & bit_FMA) || !(c & bit_F16C)) return cpu;
+  const uint64_t state = extended_state();
+  if ((state & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return cpu;
+  cpu.avx2 = b & bit_AVX2;
+  const bool zmm_saved = (state & 0xe6) == 0xe6;
+  const bool avx512 = (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
+  cpu.avx512vnni = cpu.avx2 && zmm_saved && avx512 && (c & bit_AVX512VNNI);
+  return cpu;
+}
+#endif
+
+struct Isa {
+  const char* name;
+  void (*fill)(KernelTable*);
+};
+
+struct Dispatch {
+  Isa isas[4] = {};
+  const char* names[5] = {};
+  int count = 0;
+  const char* current = nullptr;
+  KernelTable table = {};
+
+  void offer(const char* name, void (*fill)(KernelTable*)) {
+    isas[count] = {name, fill};
+    names[count++] = name;
+  }
+
+  Dispatch() {
+    offer("scalar", register_scalar);
+#if defined(__x86_64__)
+    const CpuFeatures cpu = detect();
+    if (cpu.avx2) offer("avx2", register_avx2);
+    if (cpu.avx512vnni) offer("avx512vnni", register_avx512vnni);
+#endif
+    choose(count - 1);
+  }
+
+  void choose(int index) {
+    isas[index].fill(&table);
+    current = isas[index].name;
+  }
+};
+
+Dispatch& dispatch() {
+  static Dispatch instance;
+  return instance;
+}
+
+}  // namespace
+
+const KernelTable& kernels() { return dispatch().table; }
+const char* isa_name() { return dispatch().current; }
+const char* const* available_isas() { return dispatch().names; }
+
+bool set_isa(const char* name) {
+  Dispatch& d = dispatch();
+  for (int i = 0; i < d.count; ++i) {
+    if (strcmp(d.isas[i].name, name) == 0) {
+      d.choose(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace octavo

@@ -1,0 +1,3 @@
+#define OCTAVO_ISA scalar
+#define OCTAVO_SIMD_SCALAR
+#include "isa/register.inl"

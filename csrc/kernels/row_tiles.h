@@ -1,0 +1,79 @@
+// What all matrix kernels share: cutting rows into register tiles, and moving accumulators to and from the
+// outputs.
+#pragma once
+
+namespace octavo {
+namespace OCTAVO_ISA {
+namespace {
+
+#define OCTAVO_INLINE_LAMBDA __attribute__((always_inline))
+
+// Up to this many rows the weights are unpacked in registers; above, once per panel into scratch.
+constexpr int64_t kDirectRows = 8;
+
+template <int N>
+struct Rows {
+  static constexpr int value = N;
+};
+
+// The next smaller tile: tails are made of powers of two, so that few sizes are compiled.
+constexpr int next_tile(int tile) { return tile > 8 ? 8 : tile > 4 ? 4 : tile > 2 ? 2 : 1; }
+
+// Calls f(Rows<n>, first row) over rows [row, rows) in tiles of Tile, then smaller ones.
+template <int Tile, class F>
+inline void for_row_tiles(int64_t rows, F&& f, int64_t row = 0) {
+  for (; row + Tile <= rows; row += Tile) f(Rows<Tile>{}, row);
+  if constexpr (Tile > 1) {
+    if (row < rows) for_row_tiles<next_tile(Tile)>(rows, f, row);
+  }
+}
+
+// Columns of the panel that exist.
+inline int panel_width(const LinearArgs& args, int64_t panel) {
+  const int64_t left = args.w.rows - panel * kPanelRows;
+  return left < kPanelRows ? int(left) : kPanelRows;
+}
+
+inline float* output(const LinearArgs& args, int64_t panel, int64_t row) {
+  return args.out + row * args.out_stride + panel * kPanelRows;
+}
+
+template <int M>
+inline void load_outputs(const LinearArgs& args, int64_t panel, int64_t row, bool first, f32x16 (&acc)[M]) {
+  const int width = panel_width(args, panel);
+  for (int m = 0; m < M; ++m) {
+    if (first) {
+      acc[m] = zero_f32();
+    } else {
+      const float* out = output(args, panel, row + m);
+      acc[m] = width == kPanelRows ? load(out) : load_tail(out, width);
+    }
+  }
+}
+
+template <int M>
+inline void store_partial(const LinearArgs& args, int64_t panel, int64_t row, const f32x16 (&acc)[M]) {
+  const int width = panel_width(args, panel);
+  for (int m = 0; m < M; ++m) {
+    float* out = output(args, panel, row + m);
+    if (width == kPanelRows) {
+      store(out, acc[m]);
+    } else {
+      store_tail(out, acc[m], width);
+    }
+  }
+}
+
+// The bias is added last, in one rounding.
+template <int M>
+inline void store_outputs(const LinearArgs& args, int64_t panel, int64_t row, f32x16 (&acc)[M]) {
+  if (args.bias != nullptr) {
+    const f32x16 bias = load_tail(args.bias + panel * kPanelRows, panel_width(args, panel));
+    for (int m = 0; m < M; ++m) acc[m] = add(acc[m], bias);
+  }
+  store_partial<M>(args, panel, row, acc);
+}
+
+}  // namespace
+}  // namespace OCTAVO_ISA
+}  // namespace octavo

@@ -1,0 +1,188 @@
+#include "pack/packed_matrix.h"
+
+#include <stdlib.h>
+#include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <algorithm>
+#include <new>
+
+#include "octavo/thread_pool.h"
+#include "pack/tiles.h"
+
+namespace octavo {
+namespace {
+
+constexpr size_t kHugePage = 2 << 20;
+
+template <class Layout, class Block>
+struct QuantisedPacker {
+  static constexpr int kBlock = sizeof(Block::q);
+  static constexpr int kBlocksPerSuper = Layout::kSuper / kBlock;
+
+  static void pack_panel(uint8_t* panel, const uint8_t* source, int rows, int64_t cols, int block_bytes) {
+    const int64_t blocks = cols / kBlock;
+    for (int row = 0; row < rows; ++row) {
+      const uint8_t* p = source + row * blocks * block_bytes;
+      for (int64_t b = 0; b < blocks; ++b, p += block_bytes) {
+        Block block;
+        decode<Layout>(p, block);
+        put_block<Layout>(panel + b / kBlocksPerSuper * Layout::kSuperBytes, row, int(b % kBlocksPerSuper),
+                          block);
+      }
+    }
+  }
+
+  static void read_row(const uint8_t* panel, int row, int64_t cols, float* out) {
+    constexpr int step = read_step();
+    for (int64_t k = 0; k < cols; k += step) {
+      const uint8_t* super = panel + k / Layout::kSuper * Layout::kSuperBytes;
+      const int index = int(k % Layout::kSuper / step);
+      if constexpr (kBlock == 32) {
+        get_block<Layout>(super, row, index, out + k);
+      } else {
+        get_sub_block<Layout>(super, row, index, out + k);
+      }
+    }
+  }
+
+ private:
+  static constexpr int read_step() {
+    if constexpr (kBlock == 32) {
+      return 32;
+    } else {
+      return Layout::kSub;
+    }
+  }
+};
+
+template <class T>
+T read_as(const uint8_t* p) {
+  T x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+
+// Plain floats [k][16], or for bf16 [k/2][16][2].
+template <class T, bool Pairs>
+struct FloatPacker {
+  static int64_t index(int64_t k, int row) {
+    return Pairs ? k / 2 * 2 * kPanelRows + 2 * row + k % 2 : k * kPanelRows + row;
+  }
+  static void pack_panel(uint8_t* panel, const uint8_t* source, int rows, int64_t cols, int) {
+    T* to = reinterpret_cast<T*>(panel);
+    for (int row = 0; row < rows; ++row) {
+      const uint8_t* from = source + row * cols * int64_t(sizeof(T));
+      for (int64_t k = 0; k < cols; ++k) to[index(k, row)] = read_as<T>(from + k * int64_t(sizeof(T)));
+    }
+  }
+  static void read_row(const uint8_t* panel, int row, int64_t cols, float* out) {
+    const T* from = reinterpret_cast<const T*>(panel);
+    for (int64_t k = 0; k < cols; ++k) out[k] = widen(from[index(k, row)]);
+  }
+  static float widen(T x) {
+    if constexpr (sizeof(T) == 4) {
+      return x;
+    } else {
+      return Pairs ? bf16_to_float(x) : f16_to_float(x);
+    }
+  }
+};
+
+struct Packer {
+  FormatInfo info;
+  void (*pack_panel)(uint8_t* panel, const uint8_t* source, int rows, int64_t cols, int block_bytes);
+  void (*read_row)(const uint8_t* panel, int row, int64_t cols, float* out);
+};
+
+template <class T, bool Pairs>
+constexpr Packer float_packer(const char* name) {
+  constexpr int step = Pairs ? 2 : 1;
+  using P = FloatPacker<T, Pairs>;
+  return {
+      {name, kRowsFloat, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))}, P::pack_panel, P::read_row};
+}
+
+template <class Layout, class Block>
+constexpr Packer quantised_packer(const char* name, RowForm rows, int block_bytes) {
+  using P = QuantisedPacker<Layout, Block>;
+  return {
+      {name, rows, P::kBlock, block_bytes, Layout::kSuper, Layout::kSuperBytes}, P::pack_panel, P::read_row};
+}
+
+constexpr Packer kPackers[kFormatCount] = {
+    float_packer<float, false>("f32"),
+    float_packer<uint16_t, true>("bf16"),
+    float_packer<uint16_t, false>("f16"),
+    quantised_packer<LayoutQ4_0, Block32>("q4_0", kRowsBlock32, 18),
+    quantised_packer<LayoutQ4_1, Block32>("q4_1", kRowsBlock32, 20),
+    quantised_packer<LayoutQ5_0, Block32>("q5_0", kRowsBlock32, 22),
+    quantised_packer<LayoutQ5_1, Block32>("q5_1", kRowsBlock32, 24),
+    quantised_packer<LayoutQ8_0, Block32>("q8_0", kRowsBlock32, 34),
+    quantised_packer<LayoutQ4_K, Block256>("q4_k", kRowsBlock256, 144),
+    quantised_packer<LayoutQ5_K, Block256>("q5_k", kRowsBlock256, 176),
+    quantised_packer<LayoutQ6_K, Block256>("q6_k", kRowsBlock256, 210),
+};
+
+uint8_t* allocate(size_t bytes) {
+  const bool large = bytes >= kHugePage;
+  const size_t alignment = large ? kHugePage : 64;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* p = aligned_alloc(alignment, rounded);
+  if (p == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+  if (large) madvise(p, rounded, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
+#endif
+  return static_cast<uint8_t*>(p);
+}
+
+}  // namespace
+
+const FormatInfo& format_info(Format format) { return kPackers[format].info; }
+
+Format format_by_name(const char* name) {
+  for (int i = 0; i < kFormatCount; ++i) {
+    if (strcmp(kPackers[i].info.name, name) == 0) return Format(i);
+  }
+  return kFormatCount;
+}
+
+void PackedMatrix::Free::operator()(uint8_t* p) const { free(p); }
+
+PackedMatrix::PackedMatrix(Format format, int64_t rows, int64_t cols) : format_(format) {
+  const FormatInfo& info = format_info(format);
+  const int64_t panel_bytes =
+      ((cols + info.super - 1) / info.super * info.super_bytes + kLine - 1) / kLine * kLine;
+  view_ = {nullptr, panel_bytes, rows, cols};
+  memory_.reset(allocate(size_t(nbytes())));
+  view_.base = memory_.get();
+}
+
+void PackedMatrix::fill(const uint8_t* source) {
+  const Packer& packer = kPackers[format_];
+  const int64_t row_bytes = view_.cols / packer.info.block * packer.info.block_bytes;
+  ThreadPool::instance().parallel_for(panels(), 4, [&](int64_t begin, int64_t end, int) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      uint8_t* to = memory_.get() + panel * view_.panel_bytes;
+      memset(to, 0,
+             size_t(view_.panel_bytes));  // padding, and first touch by the thread that will compute with it
+      const int64_t first = panel * kPanelRows;
+      const int rows = int(std::min<int64_t>(kPanelRows, view_.rows - first));
+      packer.pack_panel(to, source + first * row_bytes, rows, view_.cols, packer.info.block_bytes);
+    }
+  });
+}
+
+void PackedMatrix::read_rows(const int64_t* ids, int64_t count, float* out, int64_t stride) const {
+  const Packer& packer = kPackers[format_];
+  ThreadPool::instance().parallel_for(count, 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const uint8_t* panel = view_.base + ids[i] / kPanelRows * view_.panel_bytes;
+      packer.read_row(panel, int(ids[i] % kPanelRows), view_.cols, out + i * stride);
+    }
+  });
+}
+
+}  // namespace octavo

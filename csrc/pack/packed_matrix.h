@@ -1,0 +1,53 @@
+// A weight matrix in the packed layout (octavo/packed_format.h), owning its memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "octavo/linear_args.h"
+
+namespace octavo {
+
+struct FormatInfo {
+  const char* name;
+  RowForm rows;     // how activations are quantised for it
+  int block;        // cols must be a multiple
+  int block_bytes;  // of the source, row-major GGUF
+  int super;        // k per packed super-block
+  int super_bytes;  // packed, 16 rows
+};
+
+const FormatInfo& format_info(Format format);
+// kFormatCount if the name is unknown.
+Format format_by_name(const char* name);
+
+class PackedMatrix {
+ public:
+  // Allocates zeroed memory (2 MiB-aligned and advised for huge pages when large). Throws std::bad_alloc.
+  PackedMatrix(Format format, int64_t rows, int64_t cols);
+
+  Format format() const { return format_; }
+  int64_t rows() const { return view_.rows; }
+  int64_t cols() const { return view_.cols; }
+  int64_t panels() const { return (view_.rows + kPanelRows - 1) / kPanelRows; }
+  int64_t nbytes() const { return panels() * view_.panel_bytes; }
+  const PackedView& view() const { return view_; }
+
+  // Row-major source of rows() x cols() in the format's GGUF blocks (or plain floats), on all threads of the
+  // pool.
+  void fill(const uint8_t* source);
+
+  // Rows ids[i] as float32: out[i * stride ...]. Ids must lie in [0, rows()).
+  void read_rows(const int64_t* ids, int64_t count, float* out, int64_t stride) const;
+
+ private:
+  struct Free {
+    void operator()(uint8_t* p) const;
+  };
+  Format format_;
+  std::unique_ptr<uint8_t, Free> memory_;
+  PackedView view_;
+};
+
+}  // namespace octavo

@@ -1,0 +1,171 @@
+#include "runtime/linear.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "octavo/kernel_table.h"
+#include "octavo/thread_pool.h"
+
+namespace octavo {
+namespace {
+
+// Grow-only memory for quantised rows; used under ThreadPool::exclusive().
+class Workspace {
+ public:
+  uint8_t* reserve(int64_t bytes) {
+    if (bytes > size_) {
+      memory_.reset();
+      size_ = 0;
+      const int64_t rounded = (bytes + 4095) / 4096 * 4096;
+      memory_.reset(static_cast<uint8_t*>(aligned_alloc(4096, size_t(rounded))));
+      if (!memory_) throw std::bad_alloc();
+      size_ = rounded;
+    }
+    return memory_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(uint8_t* p) const { free(p); }
+  };
+  std::unique_ptr<uint8_t, Free> memory_;
+  int64_t size_ = 0;
+};
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Cuts one allocation into the arrays of ActivationRows.
+class RowArrays {
+ public:
+  RowArrays(RowForm form, ActivationRows& a, Workspace& workspace) {
+    const int64_t super = form == kRowsBlock32 ? 64 : 256;
+    const int64_t padded = round_up(a.cols, super);
+    a.q_stride = padded + 64;  // rows of 4096 would all fall on the same cache sets
+    a.scale_stride = form == kRowsBlock32 ? padded / 32 : padded / 256;
+    a.sum_stride = padded / 32;
+    const int64_t q = round_up(a.rows * a.q_stride, 64), floats = round_up(a.rows * a.scale_stride * 4, 64);
+    const int64_t sums = round_up(a.rows * a.sum_stride * 4, 64);
+    uint8_t* p = workspace.reserve(q + 2 * floats + 2 * sums);
+    a.q = reinterpret_cast<int8_t*>(p);
+    a.scales = reinterpret_cast<float*>(p + q);
+    a.fsums = reinterpret_cast<float*>(p + q + floats);
+    a.sums = reinterpret_cast<int32_t*>(p + q + 2 * floats);
+    a.sums64 = reinterpret_cast<int32_t*>(p + q + 2 * floats + sums);
+  }
+};
+
+void quantise(RowForm form, ActivationRows& a, Workspace& workspace) {
+  RowArrays arrays(form, a, workspace);
+  const auto kernel = kernels().linear.quantise[form];
+  const int64_t grain = std::max<int64_t>(1, 16384 / a.cols);  // below, another thread is not worth waking
+  ThreadPool::instance().parallel_for(a.rows, grain,
+                                      [&](int64_t begin, int64_t end, int) { kernel(a, begin, end); });
+}
+
+// One weight's part of the work: panels x chunks of rows.
+struct Part {
+  LinearArgs args;
+  Format format;
+  int64_t panels;
+};
+
+constexpr int64_t kMinChunkRows = 48;  // a multiple of every tile height
+
+struct Job {
+  const Part* parts;
+  int count;
+  int64_t panels;  // over all parts
+  int64_t rows, chunk_rows;
+
+  int64_t chunks() const { return (rows + chunk_rows - 1) / chunk_rows; }
+
+  // Units are ordered by chunk, then panel.
+  void run(int64_t begin, int64_t end, void* scratch) const {
+    while (begin < end) {
+      const int64_t chunk = begin / panels;
+      const int64_t stop = std::min(end, (chunk + 1) * panels);
+      run_chunk(chunk, begin - chunk * panels, stop - chunk * panels, scratch);
+      begin = stop;
+    }
+  }
+
+  void run_chunk(int64_t chunk, int64_t begin, int64_t end, void* scratch) const {
+    int64_t first = 0;
+    for (int i = 0; i < count; first += parts[i++].panels) {
+      const int64_t from = std::max(begin - first, int64_t(0)), to = std::min(end - first, parts[i].panels);
+      if (from >= to) continue;
+      const LinearArgs args = rows_of(parts[i].args, chunk);
+      kernels().linear.linear[parts[i].format](args, from, to, scratch);
+    }
+  }
+
+  LinearArgs rows_of(LinearArgs args, int64_t chunk) const {
+    const int64_t row = chunk * chunk_rows;
+    ActivationRows& a = args.a;
+    a.x += row * a.x_stride;
+    if (a.q != nullptr) {
+      a.q += row * a.q_stride;
+      a.scales += row * a.scale_stride;
+      a.fsums += row * a.scale_stride;
+      a.sums += row * a.sum_stride;
+      a.sums64 += row * (a.sum_stride / 2);
+    }
+    a.rows = std::min(chunk_rows, rows - row);
+    args.out += row * args.out_stride;
+    return args;
+  }
+};
+
+// Narrow matrices give too few panels for many threads: then rows are cut as well.
+int64_t rows_per_chunk(int64_t rows, int64_t panels, int threads) {
+  const int64_t wanted = 4 * threads;
+  if (panels >= wanted || rows <= kMinChunkRows) return rows;
+  const int64_t chunks = (wanted + panels - 1) / panels;
+  return std::max(round_up((rows + chunks - 1) / chunks, kMinChunkRows), kMinChunkRows);
+}
+
+constexpr int kMaxParts = 16;
+constexpr int64_t kMinUnitBytes = 32 * 1024;
+
+}  // namespace
+
+void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* const* weights, int count,
+            const float* bias, float* out, int64_t out_stride) {
+  static Workspace workspaces[kRowFormCount];
+  ThreadPool& pool = ThreadPool::instance();
+  const auto lock = pool.exclusive();
+  for (; count > kMaxParts;
+       ++weights, --count) {  // never seen in a model; one at a time keeps the arrays fixed
+    linear(x, x_stride, rows, weights, 1, bias, out, out_stride);
+    out += weights[0]->rows();
+    if (bias != nullptr) bias += weights[0]->rows();
+  }
+  ActivationRows forms[kRowFormCount];
+  for (auto& form : forms)
+    form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0, nullptr, 0, nullptr, 0, nullptr, nullptr};
+  Part parts[kMaxParts];
+  int64_t panels = 0, bytes = 0;
+  for (int i = 0; i < count; ++i) {
+    const PackedMatrix& w = *weights[i];
+    const RowForm form = format_info(w.format()).rows;
+    if (form != kRowsFloat && forms[form].q == nullptr) quantise(form, forms[form], workspaces[form]);
+    parts[i] = {{w.view(), forms[form], out, out_stride, bias}, w.format(), w.panels()};
+    out += w.rows();
+    if (bias != nullptr) bias += w.rows();
+    panels += w.panels();
+    bytes += w.nbytes();
+  }
+  const Job job = {parts, count, panels, rows, rows_per_chunk(rows, panels, pool.num_threads())};
+  // A unit should be worth waking a thread: some weights to read, or some rows to multiply.
+  const int64_t unit = std::max<int64_t>(1, bytes / panels * std::min<int64_t>(job.chunk_rows, 16));
+  const int64_t grain = std::max<int64_t>(1, kMinUnitBytes / unit);
+  pool.reserve_scratch(size_t(kLinearScratchBytes));
+  pool.parallel_for(panels * job.chunks(), grain, [&](int64_t begin, int64_t end, int thread) {
+    job.run(begin, end, pool.scratch(thread));
+  });
+}
+
+}  // namespace octavo
