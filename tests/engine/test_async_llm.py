@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.engine.fakes import BROKEN, DIE, RAISE, fake_command, fake_config, fake_tokenizer
 
 from octavo.config.env import Environment
 from octavo.engine.async_llm import AsyncLLM
@@ -27,7 +28,6 @@ from octavo.lib.errors import (
 )
 from octavo.types.outputs import RequestOutput
 from octavo.types.sampling_params import RequestOutputKind, SamplingParams
-from tests.engine.fakes import BROKEN, DIE, RAISE, fake_command, fake_config, fake_tokenizer
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8)
 LONG = SamplingParams(temperature=0.0, max_tokens=400, output_kind=RequestOutputKind.DELTA)

@@ -57,9 +57,7 @@ class EngineProcess:
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
         """Close its input and wait for its end; kill it after `timeout` seconds."""
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        self._close_input()
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -75,7 +73,13 @@ class EngineProcess:
 
     def _wait(self) -> None:
         self._process.wait()
+        self._close_input()
         self._on_exit(self)
+
+    def _close_input(self) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
 
 
 class SocketFolder:
