@@ -11,6 +11,7 @@ from octavo.scheduling.budget import StepBudget
 from octavo.scheduling.kv.block_pool import NULL_PAGE, BlockPool
 from octavo.scheduling.kv.manager import KVManager, PrefixHit
 from octavo.scheduling.kv.prefix_index import PageHasher, PrefixIndex, root_hash
+from octavo.scheduling.queue import WaitingQueue
 from octavo.scheduling.request import Request, RequestStatus
 from octavo.scheduling.scheduler import Scheduler
 from octavo.types.engine import EngineOutput, EngineRequest, FinishReason, TokenLogprobs
@@ -240,8 +241,8 @@ def keep_the_computed_count_at_preemption(patch: pytest.MonkeyPatch) -> None:
 def preempted_goes_to_the_tail(patch: pytest.MonkeyPatch) -> None:
     def damage(scheduler: Scheduler, victim: Request) -> None:
         scheduler.waiting.remove(victim)
-        scheduler._num_arrivals += 1
         victim.sequence = scheduler._num_arrivals
+        scheduler._num_arrivals += 1
         scheduler.waiting.add(victim)
 
     _after_preemption(patch, damage)
@@ -270,7 +271,8 @@ def starve_the_last(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def preempt_the_oldest(patch: pytest.MonkeyPatch) -> None:
     def grow(self: Scheduler, request: Request, want: int, budget: StepBudget) -> int:
-        policy, self._policy = self._policy, lambda other: tuple(-rank for rank in policy(other))  # type: ignore[assignment]
+        policy = self._policy
+        self._policy = lambda other: (-policy(other)[0], -policy(other)[1])
         try:
             return original(self, request, want, budget)
         finally:
@@ -278,6 +280,12 @@ def preempt_the_oldest(patch: pytest.MonkeyPatch) -> None:
 
     original = Scheduler._grow
     patch.setattr(Scheduler, "_grow", grow)
+
+
+@mutation
+def admit_the_youngest_first(patch: pytest.MonkeyPatch) -> None:
+    original = WaitingQueue.__getitem__
+    patch.setattr(WaitingQueue, "__getitem__", lambda self, position: original(self, -1 - position))
 
 
 @mutation
@@ -294,8 +302,8 @@ def let_decodes_wait(patch: pytest.MonkeyPatch) -> None:
 def admit_only_one_in_a_step(patch: pytest.MonkeyPatch) -> None:
     original = Scheduler._admit
 
-    def admit(self: Scheduler, request: Request, budget: StepBudget) -> bool:
-        return not budget.admitted and original(self, request, budget)
+    def admit(self: Scheduler, request: Request, hit: PrefixHit, budget: StepBudget) -> bool:
+        return not budget.admitted and original(self, request, hit, budget)
 
     patch.setattr(Scheduler, "_admit", admit)
 

@@ -51,6 +51,7 @@ class Simulation:
         self.rng = random.Random(scenario.seed + 1)
         self.source = RequestSource(scenario, self.rng)
         self.streams: dict[str, Stream] = {}
+        self.arrivals: dict[str, int] = {}
         self.salts: dict[str, str | None] = {}
         self.max_kv_tokens = scenario.max_kv_tokens
         self.seen: Counter[str] = Counter()
@@ -114,6 +115,7 @@ class Simulation:
             require(not refusal, request.request_id, "can never run and was taken")
             max_total = self._max_total(request)
             self.salts[request.request_id] = request.cache_salt
+            self.arrivals[request.request_id] = len(self.arrivals)
             self.streams[request.request_id] = Stream(request, run_alone(request, max_total), max_total)
 
     def _refusal(self, request: EngineRequest) -> bool:
@@ -195,8 +197,8 @@ class Simulation:
         self._check_stats()
 
     def _drain(self) -> None:
-        """The best-ranked request advances in each step, so that all the rest takes no more steps than it has tokens."""
-        bound = sum(stream.max_total for stream in self.streams.values())
+        """The best-ranked request advances in each step, so that the rest takes about as many steps as it has tokens at most."""
+        bound = 2 * sum(stream.max_total for stream in self.streams.values())
         while self.streams:
             require(bound > 0, "starvation:", sorted(self.streams), "do not finish")
             bound -= 1
@@ -232,18 +234,35 @@ class Simulation:
             self._check_idle_room(plan)
 
     def _check_order(self, plan: StepPlan) -> None:
-        """The best-ranked request advances; under FCFS nobody waits who came before one that runs."""
+        """The best-ranked request advances; under FCFS nobody is admitted before one who came first."""
         is_priority = self.scenario.scheduler.policy == "priority"
         running = self.scheduler.running
-        best = min(running, key=lambda r: (r.priority if is_priority else 0, r.sequence))
+        best = min(running, key=lambda r: (r.priority if is_priority else 0, self.arrivals[r.request_id]))
         require(
             best.request_id in plan.num_scheduled_tokens,
             best.request_id,
             "ranks first and does not advance",
         )
-        if not is_priority and len(self.scheduler.waiting):
-            newest, oldest = max(r.sequence for r in running), min(r.sequence for r in self.scheduler.waiting)
-            require(newest < oldest, "a request runs that came after one that waits")
+        if is_priority or not plan.new_requests:
+            return
+        newest = max(self.arrivals[new.request_id] for new in plan.new_requests)
+        for request in self.scheduler.waiting:
+            passed = self.arrivals[request.request_id] < newest and not self._is_put_off(request)
+            require(not passed, request.request_id, "waits, and a later one is admitted")
+
+    def _is_put_off(self, waiting: Request) -> bool:
+        """Whether a running request is just computing a full page that the waiting one starts with, too."""
+        size = self.scenario.layout.block_size
+        salts, name = self.salts, waiting.request_id
+        for other in self.scheduler.running:
+            pairs = zip(waiting.token_ids, other.token_ids, strict=False)
+            common = next(
+                (n for n, (a, b) in enumerate(pairs) if a != b),
+                min(len(waiting.token_ids), len(other.token_ids)),
+            )
+            if salts[other.request_id] == salts[name] and common // size > other.num_computed_tokens // size:
+                return True
+        return False
 
     def _check_left_out(self, request: Request, plan: StepPlan) -> None:
         if not self.scenario.scheduler.enable_chunked_prefill:
@@ -279,11 +298,11 @@ class Simulation:
         if plan.total_tokens >= config.max_num_batched_tokens:
             return
         size, groups = self.scenario.layout.block_size, len(self.scenario.layout.groups)
-        need = -(-len(scheduler.waiting.head().token_ids) // size) * groups + len(scheduler.running)
-        preempted = any(r.num_cached_tokens is not None for r in scheduler.waiting)
+        need = -(-len(scheduler.waiting[0].token_ids) // size) * groups + len(scheduler.running)
+        excused = any(r.num_cached_tokens is not None or self._is_put_off(r) for r in scheduler.waiting)
         require(
-            preempted or scheduler.kv.pool.num_free < need,
-            scheduler.waiting.head().request_id,
+            excused or scheduler.kv.pool.num_free < need,
+            scheduler.waiting[0].request_id,
             "waits for nothing",
         )
 

@@ -51,6 +51,9 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[Request]:
         return iter(self._requests)
 
+    def __getitem__(self, position: int) -> Request:
+        return self._requests[position]
+
     def check_room(self) -> None:
         """Refuse newcomers when the queue is full.
 
@@ -67,18 +70,13 @@ class WaitingQueue:
         """Queue `request` by its rank."""
         insort(self._requests, request, key=self._policy)
 
-    def head(self) -> Request:
-        """The next request to admit."""
-        return self._requests[0]
-
-    def pop(self, now: float) -> Request:
-        """Take the head out for admission at time `now`."""
-        request = self._requests.pop(0)
+    def take(self, request: Request, now: float) -> None:
+        """Take out a request that is admitted at time `now`."""
+        self.remove(request)
         self._drain.departed(now, more=bool(self._requests))
-        return request
 
     def remove(self, request: Request) -> None:
-        """Take out a request that was aborted."""
+        """Take out a request wherever it stands."""
         rank: Rank = self._policy(request)
         position = bisect_left(self._requests, rank, key=self._policy)
         assert self._requests[position] is request

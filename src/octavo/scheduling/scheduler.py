@@ -18,7 +18,7 @@ from octavo.lib.errors import ConfigError, InvalidRequestError, OctavoError
 from octavo.scheduling.admission import AdmissionLimits
 from octavo.scheduling.budget import StepBudget
 from octavo.scheduling.integrity import check_integrity
-from octavo.scheduling.kv.manager import KVManager
+from octavo.scheduling.kv.manager import KVManager, PrefixHit
 from octavo.scheduling.policy import get_policy
 from octavo.scheduling.queue import WaitingQueue
 from octavo.scheduling.request import Request, RequestStatus
@@ -204,13 +204,25 @@ class Scheduler:
         self._counters.num_preemptions += 1
 
     def _admit_waiting(self, budget: StepBudget) -> None:
-        while len(self.waiting) and len(self.running) < self._max_running and budget.tokens_left:
-            if not self._admit(self.waiting.head(), budget):
+        """Let the waiting run in their order, as far as seats, budget and pages go.
+
+        Who starts with pages that a running request is just computing is put off (its seat is kept): once they are
+        there, they need not be computed a second time.
+        """
+        coming = self.kv.coming_pages(self.running) if len(self.waiting) else set()
+        num_put_off = 0
+        while num_put_off < len(self.waiting) and len(self.running) + num_put_off < self._max_running:
+            request = self.waiting[num_put_off]
+            hit = self.kv.find_prefix(request)
+            if self.kv.next_page_key(request, hit) in coming:
+                num_put_off += 1
+            elif budget.tokens_left and self._admit(request, hit, budget):
+                coming |= self.kv.coming_pages([request])
+            else:
                 return
 
-    def _admit(self, request: Request, budget: StepBudget) -> bool:
-        """Let the head of the queue run, if its known tokens fit beside those that run already."""
-        hit = self.kv.find_prefix(request)
+    def _admit(self, request: Request, hit: PrefixHit, budget: StepBudget) -> bool:
+        """Let a waiting request run, if its known tokens fit beside those that run already."""
         remaining = len(request.token_ids) - hit.num_pages * self.kv.block_size
         want = budget.offer(request, remaining)
         if not self._may_start(want, remaining):
@@ -220,7 +232,7 @@ class Scheduler:
             return False
         now = self._clock()
         self._note_admission(request, hit.num_pages * self.kv.block_size, now)
-        self.waiting.pop(now)
+        self.waiting.take(request, now)
         self.kv.admit(request, hit)
         want = self.kv.fitting_tokens(request, want)
         self.kv.extend(request, want)

@@ -7,7 +7,7 @@ Where a sliding-window group needs a page no more, its table has the null page.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from octavo.scheduling.kv.block_pool import NULL_PAGE, BlockPool
@@ -102,6 +102,15 @@ class KVManager:
         length = self._common_prefix(hashes, limit)
         tables = [self._hit_table(group, window, hashes, length) for group, window in enumerate(self.windows)]
         return PrefixHit(tables, length)
+
+    def next_page_key(self, request: Request, hit: PrefixHit) -> bytes | None:
+        """The hash of the first full page that a waiting request would have to compute; None if it has none."""
+        following = request.page_hashes[hit.num_pages + 1 : hit.num_pages + 2]
+        return following[0] if following and request.reads_prefix_cache else None
+
+    def coming_pages(self, running: Iterable[Request]) -> set[bytes]:
+        """Hashes of the full pages that running requests know and are about to compute."""
+        return {key for request in running for key in request.page_hashes[request.num_indexed_pages + 1 :]}
 
     def admit(self, request: Request, hit: PrefixHit) -> None:
         """Give a waiting request its tables, with the pages of `hit` in them."""
