@@ -40,7 +40,8 @@ CpuFeatures detect() {
 
 struct Isa {
   const char* name;
-  void (*fill)(KernelTable*);
+  void (*fill_linear)(LinearKernels*);
+  void (*fill_layers)(LayerKernels*);
 };
 
 struct Dispatch {
@@ -50,23 +51,24 @@ struct Dispatch {
   const char* current = nullptr;
   KernelTable table = {};
 
-  void offer(const char* name, void (*fill)(KernelTable*)) {
-    isas[count] = {name, fill};
-    names[count++] = name;
+  void offer(Isa isa) {
+    isas[count] = isa;
+    names[count++] = isa.name;
   }
 
   Dispatch() {
-    offer("scalar", register_scalar);
+    offer({"scalar", register_linear_scalar, register_layers_scalar});
 #if defined(__x86_64__)
     const CpuFeatures cpu = detect();
-    if (cpu.avx2) offer("avx2", register_avx2);
-    if (cpu.avx512vnni) offer("avx512vnni", register_avx512vnni);
+    if (cpu.avx2) offer({"avx2", register_linear_avx2, register_layers_avx2});
+    if (cpu.avx512vnni) offer({"avx512vnni", register_linear_avx512vnni, register_layers_avx512vnni});
 #endif
     choose(count - 1);
   }
 
   void choose(int index) {
-    isas[index].fill(&table);
+    isas[index].fill_linear(&table.linear);
+    isas[index].fill_layers(&table.layer);
     current = isas[index].name;
   }
 };

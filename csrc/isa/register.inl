@@ -1,19 +1,26 @@
-// The body of every ISA translation unit: compiles all kernels for the ISA that the including file chose and exports
-// the one symbol register_<isa>. Kernel headers are included here and nowhere else.
+// The body of every ISA translation unit: compiles one group of kernels (OCTAVO_LINEAR or OCTAVO_LAYERS) for the ISA
+// that the including file chose and exports the one symbol register_<group>_<isa>. Kernel headers are included here
+// and nowhere else. Two groups, so that a change to one does not rebuild the other.
 #include "octavo/kernel_table.h"
 #include "octavo/simd.h"
 
+#if defined(OCTAVO_LINEAR)
 #include "kernels/linear.h"
+#elif defined(OCTAVO_LAYERS)
 #include "kernels/layers.h"
+#else
+#error "define OCTAVO_LINEAR or OCTAVO_LAYERS"
+#endif
 
 namespace octavo {
 
 #define OCTAVO_JOIN_(a, b) a##b
 #define OCTAVO_JOIN(a, b) OCTAVO_JOIN_(a, b)
 
-[[gnu::visibility("hidden")]] void OCTAVO_JOIN(register_, OCTAVO_ISA)(KernelTable* table) {
-  OCTAVO_ISA::fill_linear(table->linear);
-  OCTAVO_ISA::fill_layers(table->layer);
-}
+#if defined(OCTAVO_LINEAR)
+void OCTAVO_JOIN(register_linear_, OCTAVO_ISA)(LinearKernels* table) { OCTAVO_ISA::fill_linear(*table); }
+#else
+void OCTAVO_JOIN(register_layers_, OCTAVO_ISA)(LayerKernels* table) { OCTAVO_ISA::fill_layers(*table); }
+#endif
 
 }  // namespace octavo

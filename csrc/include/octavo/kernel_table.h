@@ -12,9 +12,12 @@ struct KernelTable {
 };
 
 // Each ISA translation unit exports exactly one of these.
-void register_scalar(KernelTable* table);
-void register_avx2(KernelTable* table);
-void register_avx512vnni(KernelTable* table);
+void register_linear_scalar(LinearKernels* table);
+void register_layers_scalar(LayerKernels* table);
+void register_linear_avx2(LinearKernels* table);
+void register_layers_avx2(LayerKernels* table);
+void register_linear_avx512vnni(LinearKernels* table);
+void register_layers_avx512vnni(LayerKernels* table);
 
 // The table in use: the best ISA of this machine, or what set_isa chose.
 const KernelTable& kernels();

@@ -13,6 +13,8 @@ from types import ModuleType
 
 import torch
 
+from octavo.lib.errors import NotSupportedError
+
 _logger = logging.getLogger(__name__)
 
 try:
@@ -45,3 +47,16 @@ def native_for(x: torch.Tensor) -> ModuleType | None:
     if x.dtype is not torch.float32 or not x.is_cpu:
         return None
     return native_module()
+
+
+def built_module() -> ModuleType:
+    """The extension module, also in `reference_mode`: for what has no twin (packed memory, threads).
+
+    Raises:
+        NotSupportedError: it is not built.
+    """
+    if _module is None:
+        raise NotSupportedError(
+            "the native kernels are not built: run `make setup`, or pip install this package"
+        )
+    return _module

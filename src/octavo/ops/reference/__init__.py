@@ -2,6 +2,8 @@
 
 from octavo.ops.reference.activation import act_mul, activation, softcap
 from octavo.ops.reference.attention import paged_attention, write_kv
+from octavo.ops.reference.embedding import embedding
+from octavo.ops.reference.linear import linear
 from octavo.ops.reference.norm import layer_norm, rms_norm
 from octavo.ops.reference.rope import rope
 from octavo.ops.reference.sampling import argmax, log_min_p, logprobs, sample
@@ -10,7 +12,9 @@ __all__ = [
     "act_mul",
     "activation",
     "argmax",
+    "embedding",
     "layer_norm",
+    "linear",
     "log_min_p",
     "logprobs",
     "paged_attention",

@@ -1,0 +1,44 @@
+"""The ops of a model: torch tensors in, torch tensors out; native kernels on the CPU, plain torch twins elsewhere.
+
+Every output row depends on its own inputs only, to the bit: not on the number of rows, the split, the threads or the
+instruction set.
+"""
+
+from octavo.ops.activation import act_mul, activation, softcap
+from octavo.ops.attention import kv_cache_shapes, paged_attention, write_kv
+from octavo.ops.dispatch import reference_mode
+from octavo.ops.embedding import embedding
+from octavo.ops.linear import linear
+from octavo.ops.machine import available_isas, isa, num_threads, set_isa, set_num_threads
+from octavo.ops.norm import layer_norm, rms_norm
+from octavo.ops.packing import FORMATS, PackedWeight, pack_weight
+from octavo.ops.residual import add
+from octavo.ops.rope import rope
+from octavo.ops.sampling import argmax, logprobs, sample
+
+__all__ = [
+    "FORMATS",
+    "PackedWeight",
+    "act_mul",
+    "activation",
+    "add",
+    "argmax",
+    "available_isas",
+    "embedding",
+    "isa",
+    "kv_cache_shapes",
+    "layer_norm",
+    "linear",
+    "logprobs",
+    "num_threads",
+    "pack_weight",
+    "paged_attention",
+    "reference_mode",
+    "rms_norm",
+    "rope",
+    "sample",
+    "set_isa",
+    "set_num_threads",
+    "softcap",
+    "write_kv",
+]

@@ -1,0 +1,44 @@
+"""Threads and instruction set of the native kernels."""
+
+from __future__ import annotations
+
+from octavo.lib.errors import ConfigError
+from octavo.ops.dispatch import built_module
+
+MAX_THREADS = 256
+
+
+def set_num_threads(n: int) -> None:
+    """Use n threads (the caller is one of them) from the next op on. Results do not depend on it.
+
+    Raises:
+        ConfigError: n is not in [1, 256].
+    """
+    if not 1 <= n <= MAX_THREADS:
+        raise ConfigError(f"num_threads must be in [1, {MAX_THREADS}], got {n}", param="num_threads")
+    built_module().set_num_threads(n)
+
+
+def num_threads() -> int:
+    """Threads that the kernels use."""
+    return int(built_module().num_threads())
+
+
+def isa() -> str:
+    """Name of the instruction set in use: `scalar`, `avx2` or `avx512vnni`."""
+    return str(built_module().isa())
+
+
+def available_isas() -> list[str]:
+    """What this build has and this machine can run, slowest first."""
+    return list(built_module().available_isas())
+
+
+def set_isa(name: str) -> None:
+    """Use another instruction set from the next op on. All give the same bits.
+
+    Raises:
+        ConfigError: this machine or build does not have it.
+    """
+    if not built_module().set_isa(name):
+        raise ConfigError(f"isa must be one of {', '.join(available_isas())} here, got {name!r}", param="isa")

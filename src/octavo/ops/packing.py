@@ -1,0 +1,76 @@
+"""Weights in the layout that the kernels read: repacked once at load, in their stored precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from octavo.lib.errors import NotSupportedError
+from octavo.ops import dispatch
+from octavo.ops.operands import require
+
+# Stored size of a block: name -> (weights, bytes) of one GGUF block, row-major.
+QUANTISED_BLOCKS = {
+    "q4_0": (32, 18),
+    "q4_1": (32, 20),
+    "q5_0": (32, 22),
+    "q5_1": (32, 24),
+    "q8_0": (32, 34),
+    "q4_k": (256, 144),
+    "q5_k": (256, 176),
+    "q6_k": (256, 210),
+}
+FLOAT_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+FORMATS = (*FLOAT_DTYPES, *QUANTISED_BLOCKS)
+
+
+class PackedWeight:
+    """A matrix [rows, cols] in panels of 16 output rows (csrc/include/octavo/packed_format.h); made by `pack_weight`.
+
+    `native` is the extension's object, which owns the memory.
+    """
+
+    __slots__ = ("cols", "format", "native", "nbytes", "rows")
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        self.format: str = native.format
+        self.rows: int = native.rows
+        self.cols: int = native.cols
+        self.nbytes: int = native.nbytes
+
+    def dequantize(self) -> torch.Tensor:
+        """The weights as float32 [rows, cols], exactly the values that `gguf.quants.dequantize` gives."""
+        out = torch.empty(self.rows, self.cols)
+        dispatch.built_module().dequantise(self.native, out.data_ptr())
+        return out
+
+    def __repr__(self) -> str:
+        return f"PackedWeight({self.format}, {self.rows} x {self.cols}, {self.nbytes} bytes)"
+
+
+def pack_weight(raw: torch.Tensor, fmt: str, rows: int, cols: int) -> PackedWeight:
+    """Repack a matrix; afterwards `raw` is no longer needed.
+
+    Args:
+        raw: For a quantised format the row-major GGUF blocks as uint8, any shape; else the float tensor [rows, cols].
+        fmt: One of `FORMATS`.
+        rows: Outputs (N).
+        cols: Inputs (K), a multiple of the format's block.
+
+    Raises:
+        NotSupportedError: the format is unknown, or the extension is not built.
+        ValueError: `raw` has another dtype or size than the format says.
+    """
+    if fmt not in FORMATS:
+        raise NotSupportedError(
+            f"weight format {fmt!r} has no kernel; known are {', '.join(FORMATS)}", param="fmt"
+        )
+    dtype = FLOAT_DTYPES.get(fmt, torch.uint8)
+    require(raw.dtype is dtype, f"raw must be {dtype} for format {fmt}, got {raw.dtype}")
+    require(raw.is_cpu, f"raw must be on the CPU, is on {raw.device}")
+    if fmt in FLOAT_DTYPES:
+        require(tuple(raw.shape) == (rows, cols), f"raw must be [{rows}, {cols}], got {list(raw.shape)}")
+    dense = raw.contiguous()
+    return PackedWeight(dispatch.built_module().pack(fmt, rows, cols, dense.data_ptr(), dense.nbytes))
