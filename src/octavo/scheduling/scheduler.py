@@ -209,7 +209,9 @@ class Scheduler:
         Who starts with pages that a running request is just computing is put off (its seat is kept): once they are
         there, they need not be computed a second time.
         """
-        coming = self.kv.coming_pages(self.running) if len(self.waiting) else set()
+        if not len(self.waiting) or len(self.running) >= self._max_running:
+            return
+        coming = self.kv.coming_pages(self.running)
         num_put_off = 0
         while num_put_off < len(self.waiting) and len(self.running) + num_put_off < self._max_running:
             request = self.waiting[num_put_off]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from tests.unit.scheduling.driver import TOKEN, Driver
 
@@ -93,7 +95,7 @@ def test_the_context_ends_an_answer() -> None:
 
 def test_what_can_never_run_is_refused_with_numbers() -> None:
     driver = Driver(num_blocks=8, max_model_len=512)
-    cases = [
+    cases: list[tuple[str, Any, dict[str, Any], str]] = [
         ("prompt", [], {}, "empty"),
         ("prompt", 512, {}, r"512 tokens.*context is 512"),
         ("prompt", 200, {"max_tokens": 1}, r"200 tokens.*holds 128 tokens.*8 pages of 16"),
@@ -345,7 +347,7 @@ def test_an_executor_that_says_nothing_is_noticed() -> None:
 @pytest.mark.parametrize("name", ["max_num_batched_tokens", "max_num_seqs", "max_num_queued_reqs"])
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
-        Driver(**{name: 0})
+        Driver(**cast("dict[str, Any]", {name: 0}))
 
 
 def test_a_pool_smaller_than_the_groups_is_refused() -> None:
