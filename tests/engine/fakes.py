@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,7 +133,7 @@ class FakeExecutor:
     step_seconds: float = 0.0
     load_error: Exception | None = None
     steps: int = 0
-    plans: list[StepPlan] = field(default_factory=list)
+    plans: deque[StepPlan] = field(default_factory=lambda: deque(maxlen=100))
     states: dict[str, _State] = field(default_factory=dict)
 
     def load(self, progress: object = None) -> FakeModel:
@@ -145,6 +146,7 @@ class FakeExecutor:
 
     def execute_model(self, plan: StepPlan) -> StepOutput:
         self.steps += 1
+        self.plans.append(plan)
         time.sleep(self.step_seconds)
         for request_id in plan.released:
             self.states.pop(request_id, None)

@@ -17,11 +17,12 @@ from octavo.engine.clients.session import EngineState
 from octavo.engine.clients.wire import Ready
 from octavo.engine.clients.zmq_async import AsyncZmqClient
 from octavo.engine.input import InputProcessor, Prompt, default_sampling_params
+from octavo.engine.loading_bar import LoadingBar, ProgressListener
 from octavo.engine.mailbox import Mailbox
 from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import DrainingError, EngineDeadError, OctavoError
-from octavo.types.engine import EngineOutputs
+from octavo.types.engine import EngineOutputs, SchedulerStats
 from octavo.types.outputs import RequestOutput
 from octavo.types.sampling_params import RequestOutputKind, SamplingParams
 
@@ -71,15 +72,22 @@ class AsyncLLM:
         *,
         listeners: Sequence[StatsListener] = (),
         command: Sequence[str] = COMMAND,
+        progress: ProgressListener | None = None,
     ) -> AsyncLLM:
         """Start the engine process and, while it loads, read the configuration and the tokenizer here.
 
         Needs no event loop yet. `start()`, `wait_ready()` or the first `generate()` connects to the process.
 
+        Args:
+            args: Settings.
+            listeners: Told about every step.
+            command: How to start the process.
+            progress: Told what the engine does while it loads; default: a bar on the terminal.
+
         Raises:
             ConfigError, CheckpointError: see `EngineArgs.create_engine_config`; the process is ended then.
         """
-        client = AsyncZmqClient(command)
+        client = AsyncZmqClient(command, progress=progress or LoadingBar())
         try:
             from octavo.tokenizers import load_tokenizer
 
@@ -240,7 +248,9 @@ class AsyncLLM:
 
     def on_death(self, error: OctavoError) -> None:
         """See `EngineListener.on_death`."""
-        self._dispatch(self._output.fail(self._output.request_ids, error))
+        done = self._output.fail(self._output.request_ids, error)
+        done.stats.scheduler = SchedulerStats()  # nothing runs any more
+        self._dispatch(done)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

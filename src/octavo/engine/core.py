@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from octavo.config import OctavoConfig
 from octavo.engine.kv_sizing import MemoryFacts, memory_table, pages_for_tokens, size_pool, workspace_bytes
+from octavo.engine.loading_bar import ProgressListener, silent
 from octavo.lib.errors import OctavoError
 from octavo.scheduling.kv.groups import plan_groups
 from octavo.scheduling.scheduler import Scheduler
@@ -25,17 +26,6 @@ logger = logging.getLogger(__name__)
 MAX_FAILED_STEPS = 3
 
 
-class ProgressListener(Protocol):
-    """Told what a starting engine is doing."""
-
-    def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """`stage` goes on; `done` of `total` bytes are read, where it is reading."""
-
-
-def _silent(stage: str, done: int = 0, total: int = 0) -> None:
-    del stage, done, total
-
-
 class EngineCore:
     """Takes requests, brings tokens. Knows nothing of text, clients or sockets.
 
@@ -49,9 +39,7 @@ class EngineCore:
         CheckpointError: the weights cannot be loaded.
     """
 
-    def __init__(
-        self, config: OctavoConfig, executor: Executor, progress: ProgressListener = _silent
-    ) -> None:
+    def __init__(self, config: OctavoConfig, executor: Executor, progress: ProgressListener = silent) -> None:
         begin = time.monotonic()
         self.executor = executor
         progress("loading the weights")

@@ -12,6 +12,7 @@ from octavo.engine.clients.process import COMMAND
 from octavo.engine.clients.zmq_sync import SyncZmqClient
 from octavo.engine.core import EngineCore
 from octavo.engine.input import InputProcessor, Prompt
+from octavo.engine.loading_bar import LoadingBar
 from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import EngineDeadError
@@ -63,7 +64,7 @@ class LLMEngine:
         if not own_process:
             config = args.create_engine_config()
             return cls(config, _inproc(config), load_tokenizer(config.model.tokenizer))
-        client = SyncZmqClient(command)
+        client = SyncZmqClient(command, LoadingBar())
         try:
             config = args.create_engine_config()
             tokenizer = load_tokenizer(config.model.tokenizer)
@@ -140,4 +141,4 @@ class LLMEngine:
 def _inproc(config: OctavoConfig) -> InprocClient:
     from octavo.executor.uniproc import UniprocExecutor
 
-    return InprocClient(EngineCore(config, UniprocExecutor(config)))
+    return InprocClient(EngineCore(config, UniprocExecutor(config), LoadingBar()))

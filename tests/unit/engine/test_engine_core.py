@@ -63,7 +63,7 @@ def test_an_abort_takes_effect_before_the_next_step() -> None:
     assert found["a"][-1].finish_reason is FinishReason.ABORT
     assert tokens(found["a"]) == []
     assert len(tokens(found["b"])) == 2
-    assert all("a" not in plan.num_scheduled_tokens for plan in executor.plans[1:])
+    assert all("a" not in plan.num_scheduled_tokens for plan in list(executor.plans)[1:])
 
 
 def test_a_step_that_raises_takes_only_its_own_requests_with_it() -> None:

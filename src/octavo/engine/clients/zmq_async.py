@@ -20,6 +20,7 @@ from octavo.engine.clients.session import EngineSession, EngineState
 from octavo.engine.clients.wire import (
     Abort,
     Add,
+    Progress,
     Ready,
     Reply,
     ResetPrefixCache,
@@ -29,6 +30,7 @@ from octavo.engine.clients.wire import (
     encode,
 )
 from octavo.engine.clients.zmq_sync import bind_pair
+from octavo.engine.loading_bar import ProgressListener, silent
 from octavo.lib.errors import EngineDeadError, OctavoError
 from octavo.types.engine import EngineOutputs, EngineRequest
 
@@ -66,10 +68,17 @@ class AsyncZmqClient:
     Args:
         command: How to start the process.
         env: Limits of waiting and restarting.
+        progress: Told what the process does while it loads.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND, env: Environment | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str] = COMMAND,
+        env: Environment | None = None,
+        progress: ProgressListener = silent,
+    ) -> None:
         self._command = command
+        self._progress = progress
         self._env = env or environment()
         self._restarts = RestartBudget(self._env.engine_max_restarts)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -250,6 +259,8 @@ class AsyncZmqClient:
             future = self._calls.get(message.call_id)
             if future is not None and not future.done():
                 future.set_result(message.result)
+        elif isinstance(message, Progress):
+            self._progress(message.stage, message.done, message.total)
         elif isinstance(message, Ready):
             self._was_ready = True
         if self._config is not None and (answer := link.session.configure(self._config)):

@@ -14,6 +14,7 @@ from octavo.engine.clients.wire import (
     Abort,
     Add,
     FromEngine,
+    Progress,
     Reply,
     ResetPrefixCache,
     Shutdown,
@@ -21,6 +22,7 @@ from octavo.engine.clients.wire import (
     decode_from_engine,
     encode,
 )
+from octavo.engine.loading_bar import ProgressListener, silent
 from octavo.lib.errors import EngineDeadError
 from octavo.types.engine import EngineOutputs, EngineRequest
 
@@ -32,9 +34,11 @@ class SyncZmqClient:
 
     Args:
         command: How to start the process.
+        progress: Told what the process does while it loads.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+    def __init__(self, command: Sequence[str] = COMMAND, progress: ProgressListener = silent) -> None:
+        self._progress = progress
         self._context = zmq.Context()
         self._folder = SocketFolder()
         address = self._folder.next_address()
@@ -115,6 +119,8 @@ class SyncZmqClient:
     def _take(self, message: FromEngine) -> None:
         if isinstance(message, Reply):
             self._replies[message.call_id] = message.result
+        elif isinstance(message, Progress):
+            self._progress(message.stage, message.done, message.total)
         outputs = self._session.receive(message)
         if outputs is not None:
             self._outputs.append(outputs)
