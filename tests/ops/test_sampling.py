@@ -169,7 +169,10 @@ def test_equal_logits_are_drawn_by_id() -> None:
     uniform = torch.tensor([0.0, 0.0009, 0.0011, 0.5, 0.7315, GREEDY], dtype=torch.float64)
     tokens = draw(torch.full((6, vocab), -3.25), PLAIN, uniform)
     assert tokens.tolist() == [0, 0, 1, 500, 731, 999]
-    assert draw(torch.zeros(1, vocab), Filters(top_k=10), torch.tensor([GREEDY])).item() == 9
+    assert (
+        draw(torch.zeros(1, vocab), Filters(top_k=10), torch.tensor([GREEDY], dtype=torch.float64)).item()
+        == 9
+    )
     half = draw(torch.zeros(1, vocab), Filters(top_p=0.5), torch.tensor([GREEDY], dtype=torch.float64))
     assert half.item() == 499
 
