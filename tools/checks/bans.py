@@ -70,6 +70,8 @@ def banned_syntax(path: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{path}:{line}: pickle and its kin are not for data that crosses a border"
         if in_source and path != ENVIRONMENT_READER and reads_environment(node):
             yield f"{path}:{line}: the environment is read in {ENVIRONMENT_READER} only"
+        if in_source and "ops" not in path.parts and touches_native(node):
+            yield f"{path}:{line}: only ops touches the native module"
         if in_source and "models" not in path.parts and is_architecture(node):
             yield f"{path}:{line}: an architecture's name outside models/"
 
@@ -80,6 +82,12 @@ def imported_modules(node: ast.AST) -> set[str]:
     if isinstance(node, ast.ImportFrom) and node.module:
         return {node.module.split(".")[0]}
     return set()
+
+
+def touches_native(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").endswith("_native") or any(alias.name == "_native" for alias in node.names)
+    return isinstance(node, ast.Import) and any(alias.name.endswith("_native") for alias in node.names)
 
 
 def reads_environment(node: ast.AST) -> bool:
