@@ -24,7 +24,7 @@ from octavo.metrics.buckets import (
 from octavo.types.engine import SchedulerStats
 
 # `*_created` series double the output and nobody reads them.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
 

@@ -43,9 +43,15 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
         api_keys: Keys that clients must send; empty: anyone may call.
     """
     args = state.args
-    docs = {"docs_url": None, "redoc_url": None, "openapi_url": None} if args.disable_fastapi_docs else {}
+    hidden = args.disable_fastapi_docs
     app = FastAPI(
-        title="Octavo", version=__version__, root_path=args.root_path, lifespan=_lifespan(state), **docs
+        title="Octavo",
+        version=__version__,
+        root_path=args.root_path,
+        lifespan=_lifespan(state),
+        docs_url=None if hidden else "/docs",
+        redoc_url=None if hidden else "/redoc",
+        openapi_url=None if hidden else "/openapi.json",
     )
     app.state.server = state
     app.include_router(routes())

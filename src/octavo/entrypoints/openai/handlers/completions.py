@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,7 @@ async def _open_all(
     return [await generation.opened(request, streams[0]), *streams[1:]]
 
 
-async def _gather(work: list[Any]) -> list[RequestOutput]:
+async def _gather(work: list[Coroutine[Any, Any, RequestOutput]]) -> list[RequestOutput]:
     """All results, or the first error once every other run is cancelled."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

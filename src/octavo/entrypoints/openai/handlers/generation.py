@@ -20,6 +20,8 @@ from octavo.types.outputs import RequestOutput
 from octavo.types.sampling_params import SamplingParams
 
 T = TypeVar("T")
+# Of one stream among several: an output, its end (None) or what broke it.
+Item = tuple[int, RequestOutput | Exception | None]
 
 
 def generate(
@@ -120,36 +122,32 @@ async def merged(streams: list[AsyncGenerator[RequestOutput]]) -> AsyncIterator[
             async for output in only:
                 yield 0, output
         return
-    queue: asyncio.Queue[tuple[int, RequestOutput | None, Exception | None]] = asyncio.Queue(maxsize=64)
+    queue: asyncio.Queue[Item] = asyncio.Queue(maxsize=64)
     tasks = [asyncio.ensure_future(_pump(index, stream, queue)) for index, stream in enumerate(streams)]
     try:
         running = len(tasks)
         while running:
-            index, output, error = await queue.get()
-            if error is not None:
-                raise error
-            if output is None:
+            index, item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
                 running -= 1
             else:
-                yield index, output
+                yield index, item
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump(
-    index: int,
-    stream: AsyncGenerator[RequestOutput],
-    queue: asyncio.Queue[tuple[int, RequestOutput | None, Exception | None]],
-) -> None:
+async def _pump(index: int, stream: AsyncGenerator[RequestOutput], queue: asyncio.Queue[Item]) -> None:
     try:
         async with contextlib.aclosing(stream):
             async for output in stream:
-                await queue.put((index, output, None))
-        await queue.put((index, None, None))
+                await queue.put((index, output))
+        await queue.put((index, None))
     except Exception as error:
-        await queue.put((index, None, error))
+        await queue.put((index, error))
 
 
 @dataclass

@@ -46,7 +46,7 @@ class CompletionRequest(SamplingFields):
         if isinstance(prompt, str):
             return [prompt]
         if prompt and isinstance(prompt[0], int):
-            return [prompt]  # type: ignore[list-item]
+            return [prompt]
         return list(prompt)  # type: ignore[arg-type]
 
 

@@ -116,7 +116,7 @@ class SamplingFields(Body):
             InvalidRequestError: A value is out of range.
         """
         chosen = {name: getattr(self, name) for name in self._NEUTRAL}
-        values = {
+        values: dict[str, Any] = {
             name: value if value is not None else defaults.get(name, self._NEUTRAL[name])
             for name, value in chosen.items()
         }
