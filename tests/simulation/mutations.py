@@ -271,12 +271,11 @@ def starve_the_last(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def preempt_the_oldest(patch: pytest.MonkeyPatch) -> None:
     def grow(self: Scheduler, request: Request, want: int, budget: StepBudget) -> int:
-        policy = self._policy
-        self._policy = lambda other: (-policy(other)[0], -policy(other)[1])
+        self.running.reverse()
         try:
             return original(self, request, want, budget)
         finally:
-            self._policy = policy
+            self.running.reverse()
 
     original = Scheduler._grow
     patch.setattr(Scheduler, "_grow", grow)

@@ -269,8 +269,14 @@ class Simulation:
             return
         has_page = request.num_computed_tokens < request.capacity
         no_page = not has_page and self.scheduler.kv.pool.num_free < len(self.scenario.layout.groups)
+        # A later one's window may have moved on in the same step and given pages back.
+        too_late = any(group.window for group in self.scenario.layout.groups) and bool(plan.new_block_ids)
         no_budget = plan.total_tokens == self.scenario.scheduler.max_num_batched_tokens
-        require(no_page or no_budget, request.request_id, "runs and got nothing, with pages and budget left")
+        require(
+            no_page or no_budget or too_late,
+            request.request_id,
+            "runs and got nothing, with pages and budget left",
+        )
 
     def _check_decode_wait(self, plan: StepPlan, running: dict[str, Request]) -> None:
         threshold = self.scenario.scheduler.long_prefill_token_threshold

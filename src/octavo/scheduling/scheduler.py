@@ -10,6 +10,7 @@ takes the pages of the others if need be; and whoever is preempted keeps its tok
 from __future__ import annotations
 
 import time
+from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -73,7 +74,7 @@ class Scheduler:
         self._clock = clock
         self.requests: dict[str, Request] = {}
         self.waiting = WaitingQueue(self._policy, scheduler.max_num_queued_reqs)
-        self.running: list[Request] = []
+        self.running: list[Request] = []  # best rank first
         self._released: list[str] = []
         self._in_flight: list[tuple[Request, int]] = []
         self._counters = _Counters()
@@ -162,7 +163,7 @@ class Scheduler:
             elif request.status is RequestStatus.RUNNING:
                 budget.has_decodes = True
                 self._advance(request, 1, budget)
-        for request in sorted(prefills, key=self._policy):
+        for request in prefills:
             if request.status is RequestStatus.RUNNING and budget.tokens_left:
                 self._advance(request, budget.offer(request, request.num_remaining_tokens), budget)
         if not budget.short_of_pages:
@@ -187,7 +188,7 @@ class Scheduler:
         self.kv.slide(request)
         while (fitting := self.kv.fitting_tokens(request, want)) < least:
             budget.short_of_pages = True
-            victim = max(self.running, key=self._policy)
+            victim = self.running[-1]
             if victim is request:
                 return 0
             self._preempt(victim, budget)
@@ -240,7 +241,7 @@ class Scheduler:
         self.kv.extend(request, want)
         request.status = RequestStatus.RUNNING
         request.resident = True
-        self.running.append(request)
+        insort(self.running, request, key=self._policy)
         budget.admitted.append(request)
         budget.take(request, want)
         return True

@@ -254,6 +254,17 @@ def test_prefix_hits_are_reported_once_and_counted() -> None:
     )
 
 
+def test_salts_do_not_share_pages() -> None:
+    """Case A62, the part about salts: cached tokens only inside the same salt."""
+    driver = Driver()
+    salts = {"cold": None, "a": "a", "b": "b", "base": None, "again": "a", "empty": ""}
+    for name, salt in salts.items():
+        driver.add(name, range(64), max_tokens=1, cache_salt=salt)
+        driver.run()
+    cached = {news.request_id: news.num_cached_tokens for news in driver.outputs}
+    assert cached == {"cold": 0, "a": 0, "b": 0, "base": 48, "again": 48, "empty": 0}
+
+
 @pytest.mark.parametrize("length", [15, 16, 17, 40])
 def test_prompt_logprobs_do_not_read_the_cache(length: int) -> None:
     """Case A64: the positions must be computed to have log probabilities, cached or not."""
