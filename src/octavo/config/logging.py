@@ -26,6 +26,12 @@ class LineFormatter(logging.Formatter):
         return f"{start}{line}{_RESET}" if start else line
 
 
+def ensure_logging(process: str) -> None:
+    """`configure_logging`, unless the program has set up logging in its own way."""
+    if not logging.getLogger("octavo").hasHandlers():
+        configure_logging(process)
+
+
 def configure_logging(process: str, env: Environment | None = None) -> None:
     """Send the records of `octavo.*` to stderr. `process` names who speaks (`server`, `engine`, ...)."""
     env = env or environment()

@@ -40,10 +40,11 @@ class EngineCore:
     """
 
     def __init__(self, config: OctavoConfig, executor: Executor, progress: ProgressListener = silent) -> None:
-        begin = time.monotonic()
         self.executor = executor
         progress("loading the weights")
-        self.model = executor.load(lambda done, total: progress("loading the weights", done, total))
+        self.model: LoadedModel = executor.load(
+            lambda done, total: progress("loading the weights", done, total)
+        )
         self.layout = plan_groups(self.model.kv_layers, config.cache.block_size, config.cache.dtype)
         self.num_blocks = self._size_pool(config)
         progress("allocating the key-value cache")
@@ -52,7 +53,14 @@ class EngineCore:
         self.scheduler = Scheduler(
             config.scheduler, config.cache, self.layout, self.num_blocks, max_model_len
         )
-        self.load_seconds = time.monotonic() - begin
+        logger.info(
+            "Loaded %s (%s) in %.1f s; computing with %d threads, %s.",
+            config.model.served_model_names[0],
+            self.model.architecture,
+            self.model.load_seconds,
+            self.model.num_threads,
+            self.model.isa,
+        )
         self._unsent: list[EngineOutput] = []
         self._failed_steps = 0
 
@@ -156,8 +164,3 @@ def _failure(request_id: str, message: str, error_type: str | None = None) -> En
         error=message,
         error_type=error_type,
     )
-
-
-def model_summary(model: LoadedModel) -> str:
-    """One line about what was loaded."""
-    return f"{model.architecture}, {model.isa}, {model.num_threads} threads, loaded in {model.load_seconds:.1f} s"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import logging
 import os
 import signal
@@ -91,6 +92,9 @@ class CoreLoop:
 
     def run(self) -> None:
         """Serve until the front says `Shutdown`."""
+        # What is loaded stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         while self._running:
             for message in self._channel.receive(block=not self._core.has_work()):
                 self._handle(message)
@@ -142,6 +146,7 @@ def _serve(channel: Channel, make_executor: MakeExecutor, prepare: Callable[[], 
     channel.send(Hello(os.getpid()))
     begin = time.monotonic()
     prepare()
+    prepared = time.monotonic()
     config = _await_configuration(channel)
     if config is None:
         return
@@ -154,6 +159,9 @@ def _serve(channel: Channel, make_executor: MakeExecutor, prepare: Callable[[], 
             kv_bytes=core.kv_bytes,
             load_seconds=time.monotonic() - begin,
         )
+    )
+    logger.info(
+        "Ready: imports took %.1f s, the model %.1f s.", prepared - begin, time.monotonic() - prepared
     )
     try:
         CoreLoop(core, channel).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from octavo.config.logging import ensure_logging
 from octavo.engine.args import ENGINE_FIELDS, EngineArgs
 from octavo.engine.llm_engine import LLMEngine
 from octavo.entrypoints.offline.generate import OfflineInferenceMixin
@@ -31,6 +32,7 @@ class LLM(OfflineInferenceMixin):
         unknown = sorted(set(engine_args) - ENGINE_FIELDS)
         if unknown:
             raise ConfigError(f"LLM has no setting {unknown[0]!r}; see octavo.EngineArgs.", param=unknown[0])
+        ensure_logging("octavo")
         settings = {"max_num_queued_reqs": _UNBOUNDED_QUEUE, "disable_log_stats": True, **engine_args}
         self.llm_engine = LLMEngine.from_engine_args(
             EngineArgs(model=model, **settings), own_process=own_process
