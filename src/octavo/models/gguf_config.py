@@ -44,7 +44,10 @@ _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 SETTING_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 # Texts of control tokens that end an answer in one model or another (llama.cpp, `llama-vocab.cpp`).
 _END_TEXTS = frozenset(
-    "<|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|eom_id|> <EOT> [EOT] <end_of_utterance>".split()
+    {
+        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>"),
+        *("<EOT>", "[EOT]", "<end_of_utterance>"),
+    }
 )
 _CONTROL_TOKEN = 3
 _BIASES = {

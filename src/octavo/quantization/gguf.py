@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from octavo import ops
 from octavo.quantization.floating import FloatMethod
 
-# Block formats with a kernel of their own; the loader expands the others to float16.
-NATIVE_FORMATS = frozenset({"f32", "bf16", "f16", "q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q6_k"})
+# Formats with a kernel of their own; the loader expands the others to float16.
+NATIVE_FORMATS = frozenset(ops.FORMATS)
 
 
 class GGUFMethod(FloatMethod):
