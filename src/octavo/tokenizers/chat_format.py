@@ -12,13 +12,17 @@ from jinja2 import nodes
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers.chat import parse_template
 
-ContentFormat = Literal["string", "parts"]
+ContentFormat = Literal["string", "parts", "parts_only"]
 Message = dict[str, Any]
+_TEXT_TESTS = frozenset({"string", "iterable", "sequence", "mapping"})
 
 
 @lru_cache(maxsize=64)
 def content_format(template: str) -> ContentFormat:
-    """What a template takes as content: "parts" if it loops over the content of a message, else "string".
+    """What a template takes as content.
+
+    "parts" if it loops over the content of a message, "parts_only" if it does so without asking whether the content
+    is a text, else "string".
 
     Raises:
         InvalidRequestError: The template is not valid.
@@ -28,8 +32,12 @@ def content_format(template: str) -> ContentFormat:
     for assignment in tree.find_all(nodes.Assign):
         if isinstance(assignment.target, nodes.Name) and _is_content(assignment.node, names):
             names.add(assignment.target.name)
-    looped = any(_is_content(loop.iter, names) for loop in tree.find_all(nodes.For))
-    return "parts" if looped else "string"
+    if not any(_is_content(loop.iter, names) for loop in tree.find_all(nodes.For)):
+        return "string"
+    asked = any(
+        test.name in _TEXT_TESTS and _is_content(test.node, names) for test in tree.find_all(nodes.Test)
+    )
+    return "parts" if asked else "parts_only"
 
 
 def _is_content(node: nodes.Node, names: set[str]) -> bool:
@@ -44,6 +52,14 @@ def _is_content(node: nodes.Node, names: set[str]) -> bool:
         if isinstance(node.arg, nodes.Slice):
             return _is_content(node.node, names)
         return isinstance(node.arg, nodes.Const) and node.arg.value == "content"
+    if isinstance(node, nodes.Call):
+        gets = isinstance(node.node, nodes.Getattr) and node.node.attr == "get"
+        return (
+            gets
+            and bool(node.args)
+            and isinstance(node.args[0], nodes.Const)
+            and node.args[0].value == "content"
+        )
     return isinstance(node, nodes.Name) and node.name in names
 
 
@@ -66,7 +82,9 @@ def _prepared(message: Mapping[str, Any], wanted: ContentFormat, where: str) -> 
     if isinstance(content, list):
         parts = list(_text_parts(content, f"{where}.content"))
         joined = "\n".join(part["text"] for part in parts)
-        prepared["content"] = parts if wanted == "parts" else joined
+        prepared["content"] = joined if wanted == "string" else parts
+    elif isinstance(content, str) and wanted == "parts_only":
+        prepared["content"] = [{"type": "text", "text": content}]
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         prepared["tool_calls"] = [_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]

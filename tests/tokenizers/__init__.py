@@ -1,0 +1,1 @@
+"""What the tests of tokenizers share, and those that need downloads."""
