@@ -1,0 +1,187 @@
+"""The real thing: `octavo serve` of the embedded model, asked by the openai SDK and by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+MODEL = "SmolLM2-135M-Instruct"
+CAPITAL: Any = [{"role": "user", "content": "What is the capital of France?"}]
+GOLDEN_PROMPT = [504, 3575, 282, 4649, 314]
+GOLDEN_ANSWER = [7042, 30, 198, 198, 504, 1797, 1918, 553]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "octavo.entrypoints.cli.main", "serve", "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_ready(process, address)
+        yield address
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def wait_ready(process: subprocess.Popen[bytes], address: str) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(f"{address}/ready").status_code == 200:
+                return
+        time.sleep(0.05)
+    pytest.fail("the server did not come up")
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120) as client:
+        yield client
+
+
+def complete(url: str, prompt: Any, **fields: Any) -> dict[str, Any]:
+    body = {"prompt": prompt, "temperature": 0, "max_tokens": 8, "return_token_ids": True} | fields
+    answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_it_knows_the_capital_of_france(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(model=MODEL, messages=CAPITAL, temperature=0, max_tokens=32)
+    assert "Paris" in (answer.choices[0].message.content or "")
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+
+
+def test_the_sdk_streams_the_same(client: openai.OpenAI) -> None:
+    whole = client.chat.completions.create(model=MODEL, messages=CAPITAL, temperature=0, max_tokens=32)
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=CAPITAL,
+        temperature=0,
+        max_tokens=32,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[-1].usage is not None
+    assert whole.usage is not None
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_the_sdk_lists_models_and_raises_its_classes(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == [MODEL]
+    assert client.models.retrieve(MODEL).id == MODEL
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nope")
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(model=MODEL, messages=CAPITAL, temperature=-1)
+
+
+def test_golden_continuation(url: str) -> None:
+    choice = complete(url, GOLDEN_PROMPT)["choices"][0]
+    assert choice["token_ids"] == GOLDEN_ANSWER
+    assert complete(url, "The capital of France is")["choices"][0]["text"] == choice["text"]
+
+
+def test_a42_a_seed_gives_the_same_ids_whoever_else_is_there(url: str) -> None:
+    seeded = {"temperature": 1.0, "seed": 7, "max_tokens": 24}
+    alone = complete(url, GOLDEN_PROMPT, **seeded)["choices"][0]["token_ids"]
+    others = [{"max_tokens": 5 + 7 * i, "temperature": i / 4, "seed": i} for i in range(8)]
+    with ThreadPoolExecutor(9) as pool:
+        crowd = [
+            pool.submit(complete, url, [i + 300] * (11 * i + 3), **other) for i, other in enumerate(others)
+        ]
+        among = pool.submit(complete, url, GOLDEN_PROMPT, **seeded).result()
+        for neighbour in crowd:
+            neighbour.result()
+    assert among["choices"][0]["token_ids"] == alone
+
+
+@pytest.mark.parametrize(
+    "field", [{"temperature": 1e-4}, {"temperature": 1e-6}, {"temperature": 1.0, "top_p": 1e-4}]
+)
+def test_a46_almost_greedy_is_greedy(url: str, field: dict[str, float]) -> None:
+    assert complete(url, GOLDEN_PROMPT, **field)["choices"][0]["token_ids"] == GOLDEN_ANSWER
+
+
+def test_a44_min_tokens_holds_back_every_stop(url: str) -> None:
+    eos = 2
+    biased = {"logit_bias": {str(eos): 100, "7": 100}, "stop_token_ids": [7], "max_tokens": 20}
+    assert len(complete(url, GOLDEN_PROMPT, **biased)["choices"][0]["token_ids"]) == 1
+    ids = complete(url, GOLDEN_PROMPT, **biased, min_tokens=10)["choices"][0]["token_ids"]
+    assert len(ids) == 11
+    assert not {eos, 7} & set(ids[:10])
+
+
+@pytest.mark.parametrize("length", [31, 32, 33, 40])
+def test_a64_prompt_logprobs_are_whole_on_a_second_ask(url: str, length: int) -> None:
+    prompt = [(37 * i) % 4000 + 300 for i in range(length)]
+    first = complete(url, prompt, prompt_logprobs=1, max_tokens=1)["choices"][0]["prompt_logprobs"]
+    second = complete(url, prompt, prompt_logprobs=1, max_tokens=1)["choices"][0]["prompt_logprobs"]
+    assert len(first) == length
+    assert first == second
+    echoed = complete(url, prompt, echo=True, logprobs=1, max_tokens=1)["choices"][0]["logprobs"]
+    assert len(echoed["token_logprobs"]) == length + 1
+
+
+def test_a62_salts_do_not_share_pages(url: str) -> None:
+    prompt = [(11 * i) % 4000 + 500 for i in range(100)]
+
+    def cached(salt: str | None) -> int:
+        usage = complete(url, prompt, max_tokens=2, cache_salt=salt)["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    assert [cached("a"), cached("a"), cached("b"), cached(None), cached(None)] == [0, 96, 0, 0, 96]
+
+
+def test_a38_special_tokens(url: str) -> None:
+    asked = {"ignore_eos": True, "max_tokens": 60, "logit_bias": {"2": 12}}
+    hidden = complete(url, GOLDEN_PROMPT, **asked)["choices"][0]
+    shown = complete(url, GOLDEN_PROMPT, **asked, skip_special_tokens=False)["choices"][0]
+    assert hidden["token_ids"] == shown["token_ids"]
+    assert 2 in shown["token_ids"]
+    assert "<|im_end|>" not in hidden["text"]
+    assert "<|im_end|>" in shown["text"]
+
+
+def test_a80_special_texts_are_one_id_each(url: str) -> None:
+    for text, expected in (("<|im_start|>user\nhi<|im_end|>", [1, 4093, 198, 6004, 2]), ("", None)):
+        answer = httpx.post(f"{url}/tokenize", json={"prompt": text}).json()
+        if expected is not None:
+            assert answer["tokens"] == expected
+        back = httpx.post(f"{url}/detokenize", json={"tokens": answer["tokens"]}).json()["prompt"]
+        assert back == text
+
+
+def test_a71_cancel_and_retry_beside_a_long_request_keeps_the_ids(url: str) -> None:
+    prompts = [[(i * 97 + j * 13) % 4000 + 300 for j in range(20 + 9 * i)] for i in range(5)]
+    solo = [complete(url, prompt, max_tokens=12)["choices"][0]["token_ids"] for prompt in prompts]
+    with ThreadPoolExecutor(6) as pool:
+        long = pool.submit(complete, url, GOLDEN_PROMPT, max_tokens=150, ignore_eos=True)
+        for _ in range(3):
+            for prompt in prompts:
+                with contextlib.suppress(httpx.TimeoutException):
+                    httpx.post(
+                        f"{url}/v1/completions", json={"prompt": prompt, "max_tokens": 200}, timeout=0.05
+                    )
+            again = [pool.submit(complete, url, prompt, max_tokens=12) for prompt in prompts]
+            assert [run.result()["choices"][0]["token_ids"] for run in again] == solo
+        assert len(long.result()["choices"][0]["token_ids"]) == 150
