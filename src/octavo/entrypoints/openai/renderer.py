@@ -15,6 +15,7 @@ from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers import Tokenizer
 from octavo.tokenizers.chat import choose_template, render_chat
+from octavo.tokenizers.chat_format import prepare_messages
 
 T = TypeVar("T")
 
@@ -111,9 +112,10 @@ class Renderer:
         if taken:
             message = f"chat_template_kwargs must not hold {taken[0]!r}, which is a field of its own"
             raise InvalidRequestError(message, param="chat_template_kwargs")
+        template = self._template_for(body.chat_template, bool(tools))
         text = render_chat(
-            self._template_for(body.chat_template, bool(tools)),
-            body.messages or [],
+            template,
+            prepare_messages(body.messages or [], template),
             tools=tools,
             documents=documents,
             add_generation_prompt=add_generation_prompt,
