@@ -6,14 +6,14 @@ import torch
 
 from octavo import ops
 from octavo.attention.metadata import ForwardBatch
-from octavo.layers.base import BuildContext, Layer
+from octavo.layers.base import BuildContext, SequenceLayer
 from octavo.layers.linear import Linear
 from octavo.layers.norm import NoNorm, RMSNormLayer
 from octavo.layers.parts import Attention, RMSNorm, Rope
 from octavo.layers.rope import NoRotation, RopeTable
 
 
-class AttentionLayer(Layer):
+class AttentionLayer(SequenceLayer):
     """Projects, normalises and rotates, writes keys and values to their pages, attends, projects back."""
 
     def __init__(self, part: Attention, context: BuildContext) -> None:
@@ -27,14 +27,14 @@ class AttentionLayer(Layer):
         self._rope = _rotation(part, context)
         self._layer = context.layer
         self._head_dim = part.head_dim
-        self._split = (part.heads, part.kv_heads, part.kv_heads)
+        self._split = [part.heads, part.kv_heads, part.kv_heads]
         self._scale = part.head_dim**-0.5 if part.scale is None else part.scale
         self._window, self._softcap = part.window, part.softcap
 
     def forward(self, x: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """[M, hidden] -> [M, hidden]."""
         qkv = self.qkv_proj.forward(x).view(x.shape[0], -1, self._head_dim)  # [M, Hq + 2 Hkv, hd]
-        q, k, v = qkv.split(self._split, dim=1)
+        q, k, v = torch.split(qkv, self._split, dim=1)
         q, k = self.q_norm.forward_heads(q), self.k_norm.forward_heads(k)
         self._rope.rotate(q, batch.positions)
         self._rope.rotate(k, batch.positions)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import torch
+
+from octavo.attention.metadata import ForwardBatch
 from octavo.layers.parts import Rope
 from octavo.layers.rope import RopeTable
 from octavo.quantization import StoredTensor
@@ -43,10 +47,26 @@ class Layer:
         return 0
 
 
+class TokenLayer(Layer, ABC):
+    """A layer that works on each token alone."""
+
+    @abstractmethod
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[M, in] -> [M, out]."""
+
+
+class SequenceLayer(Layer, ABC):
+    """A layer in which tokens see each other."""
+
+    @abstractmethod
+    def forward(self, x: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """[M, hidden] -> [M, hidden]."""
+
+
 class LayerList(Layer):
     """Numbered layers."""
 
-    def __init__(self, layers: list[Layer]) -> None:
+    def __init__(self, layers: list[SequenceLayer]) -> None:
         self.items = layers
 
     def children(self) -> Iterator[tuple[str, Layer]]:

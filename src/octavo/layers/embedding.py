@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from octavo import ops
-from octavo.layers.base import Layer, Slot
+from octavo.layers.base import Layer, Slot, TokenLayer
 from octavo.layers.linear import Linear
 from octavo.layers.parts import Embedding, Head
 from octavo.quantization import StoredTensor
@@ -52,7 +52,7 @@ class HeadLayer(Linear):
         return _capped(super().forward(x), self._softcap)
 
 
-class TiedHeadLayer(Layer):
+class TiedHeadLayer(TokenLayer):
     """Logits from the embedding's matrix."""
 
     def __init__(self, part: Head, embedding: EmbeddingLayer) -> None:

@@ -8,11 +8,11 @@ from functools import partial
 import torch
 
 from octavo import ops
-from octavo.layers.base import Layer, Slot
+from octavo.layers.base import Slot, TokenLayer
 from octavo.quantization import LinearMethod, StoredTensor
 
 
-class Linear(Layer):
+class Linear(TokenLayer):
     """x [M, cols] -> [M, sum of rows]: one or more projections of the same input, side by side.
 
     Args:

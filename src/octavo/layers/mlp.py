@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from octavo import ops
-from octavo.layers.base import BuildContext, Layer
+from octavo.layers.base import BuildContext, TokenLayer
 from octavo.layers.linear import Linear
 from octavo.layers.parts import GatedMLP
 
 
-class GatedMLPLayer(Layer):
+class GatedMLPLayer(TokenLayer):
     """down(act(gate) * up)."""
 
     def __init__(self, part: GatedMLP, context: BuildContext) -> None:

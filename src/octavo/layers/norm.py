@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import torch
 
 from octavo import ops
-from octavo.layers.base import Layer, Slot
+from octavo.layers.base import Layer, Slot, TokenLayer
 from octavo.quantization import StoredTensor
 
 
-class RMSNormLayer(Layer):
+class RMSNormLayer(TokenLayer):
     """Over the last dimension; `offset` is added to the weight once, when it is loaded."""
 
     def __init__(self, size: int, eps: float, offset: float) -> None:

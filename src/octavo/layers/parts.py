@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from octavo.types.kv import KVLayer
 
 if TYPE_CHECKING:
-    from octavo.layers.base import BuildContext, Layer
+    from octavo.layers.base import BuildContext, SequenceLayer, TokenLayer
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class RMSNorm:
     eps: float
     offset: float = 0.0
 
-    def build(self, size: int) -> Layer:
+    def build(self, size: int) -> TokenLayer:
         from octavo.layers.norm import RMSNormLayer
 
         return RMSNormLayer(size, self.eps, self.offset)
@@ -114,7 +114,7 @@ class Attention:
         """What this mixer keeps for each token."""
         return KVLayer(num_kv_heads=self.kv_heads, head_dim=self.head_dim, window=self.window)
 
-    def build(self, context: BuildContext) -> Layer:
+    def build(self, context: BuildContext) -> SequenceLayer:
         from octavo.layers.attention import AttentionLayer
 
         return AttentionLayer(self, context)
@@ -129,7 +129,7 @@ class GatedMLP:
     sources: tuple[str, ...] = ("gate_proj", "up_proj")
     bias: bool = False
 
-    def build(self, context: BuildContext) -> Layer:
+    def build(self, context: BuildContext) -> TokenLayer:
         from octavo.layers.mlp import GatedMLPLayer
 
         return GatedMLPLayer(self, context)
@@ -155,13 +155,13 @@ class Mixer(Protocol):
 
     def kv_layer(self) -> KVLayer: ...
 
-    def build(self, context: BuildContext) -> Layer: ...
+    def build(self, context: BuildContext) -> SequenceLayer: ...
 
 
 class FFN(Protocol):
     """A part that works on each token alone."""
 
-    def build(self, context: BuildContext) -> Layer: ...
+    def build(self, context: BuildContext) -> TokenLayer: ...
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class PreNorm:
     ffn: FFN
     norm: RMSNorm
 
-    def build(self, context: BuildContext) -> Layer:
+    def build(self, context: BuildContext) -> SequenceLayer:
         from octavo.layers.wiring import PreNormLayer
 
         return PreNormLayer(self, context)
@@ -197,7 +197,7 @@ class Sandwich:
     ffn: FFN
     norm: RMSNorm
 
-    def build(self, context: BuildContext) -> Layer:
+    def build(self, context: BuildContext) -> SequenceLayer:
         from octavo.layers.wiring import SandwichLayer
 
         return SandwichLayer(self, context)

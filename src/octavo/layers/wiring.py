@@ -6,11 +6,11 @@ import torch
 
 from octavo import ops
 from octavo.attention.metadata import ForwardBatch
-from octavo.layers.base import BuildContext, Layer
+from octavo.layers.base import BuildContext, SequenceLayer
 from octavo.layers.parts import PreNorm, Sandwich
 
 
-class PreNormLayer(Layer):
+class PreNormLayer(SequenceLayer):
     """See `PreNorm`."""
 
     def __init__(self, part: PreNorm, context: BuildContext) -> None:
@@ -25,7 +25,7 @@ class PreNormLayer(Layer):
         return ops.add(x, self.mlp.forward(self.post_attention_layernorm.forward(x)))
 
 
-class SandwichLayer(Layer):
+class SandwichLayer(SequenceLayer):
     """See `Sandwich`."""
 
     def __init__(self, part: Sandwich, context: BuildContext) -> None:

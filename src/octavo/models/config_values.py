@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar, overload
+from typing import TypeAlias, TypeVar, overload
 
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 
-_Int, _Float, _Bool, _Str = int, float, bool, str
+_Int: TypeAlias = int
+_Float: TypeAlias = float
+_Bool: TypeAlias = bool
+_Str: TypeAlias = str
 T = TypeVar("T")
+_List: TypeAlias = list[T]
 
 
 class _Required:
@@ -107,7 +111,7 @@ class ConfigValues:
         assert value is None or isinstance(value, str)
         return value
 
-    def list(self, key: _Str, element: type[T]) -> list[T] | None:
+    def list(self, key: _Str, element: type[T]) -> _List[T] | None:
         """A list whose elements are all of one type (`float` accepts whole numbers), or None."""
         value = self.get(key)
         if value is None:
@@ -133,7 +137,7 @@ class ConfigValues:
             options = " or ".join(repr(option) for option in allowed)
             raise self.unsupported(key, f"is {value!r}; only {options} is supported here")
 
-    def unread(self, harmless: frozenset[_Str]) -> list[_Str]:
+    def unread(self, harmless: frozenset[_Str]) -> _List[_Str]:
         """Full names of the settings that hold something and that nobody has read."""
         own = [
             f"{self.prefix}{key}"

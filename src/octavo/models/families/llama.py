@@ -43,7 +43,7 @@ ARCHITECTURES = {"LlamaForCausalLM": llama, "MistralForCausalLM": mistral}
 GGUF = {"llama": llama}
 GGUF_NAMING = {"llama": {"rope_permuted": True}}
 
-_SHAPE = {
+_SHAPE: dict[str, object] = {
     "vocab_size": 256,
     "hidden_size": 64,
     "intermediate_size": 128,

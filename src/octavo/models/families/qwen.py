@@ -56,7 +56,7 @@ def _windows(hf: HFConfig) -> list[int]:
 ARCHITECTURES = {"Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3}
 GGUF = {"qwen2": qwen2, "qwen3": qwen3}
 
-_SHAPE = {
+_SHAPE: dict[str, object] = {
     "vocab_size": 256,
     "hidden_size": 64,
     "intermediate_size": 128,
