@@ -83,6 +83,13 @@ nb::list available() {
   return names;
 }
 
+// `name` is never freed: it must live as long as the process.
+bool add_emulated_isa(nb::str name, Address fill_linear, Address fill_layers) {
+  name.inc_ref();
+  return add_isa(name.c_str(), reinterpret_cast<void (*)(LinearKernels*)>(fill_linear),
+                 reinterpret_cast<void (*)(LayerKernels*)>(fill_layers));
+}
+
 nb::list format_names() {
   nb::list names;
   for (int i = 0; i < kFormatCount; ++i) names.append(nb::str(format_info(Format(i)).name));
@@ -109,6 +116,7 @@ void bind_linear(nb::module_& m) {
   m.def("num_threads", [] { return ThreadPool::instance().num_threads(); });
   m.def("isa", &isa_name);
   m.def("available_isas", &available);
+  m.def("add_isa", &add_emulated_isa);
   m.def("set_isa", [](const char* name) { return set_isa(name); });
 }
 

@@ -44,9 +44,11 @@ struct Isa {
   void (*fill_layers)(LayerKernels*);
 };
 
+constexpr int kMaxIsas = 8;
+
 struct Dispatch {
-  Isa isas[4] = {};
-  const char* names[5] = {};
+  Isa isas[kMaxIsas] = {};
+  const char* names[kMaxIsas + 1] = {};
   int count = 0;
   const char* current = nullptr;
   KernelTable table = {};
@@ -93,6 +95,13 @@ bool set_isa(const char* name) {
     }
   }
   return false;
+}
+
+bool add_isa(const char* name, void (*fill_linear)(LinearKernels*), void (*fill_layers)(LayerKernels*)) {
+  Dispatch& d = dispatch();
+  if (d.count == kMaxIsas) return false;
+  d.offer({name, fill_linear, fill_layers});
+  return true;
 }
 
 }  // namespace octavo

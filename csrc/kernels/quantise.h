@@ -6,7 +6,11 @@ namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
 
-inline float round_to_f16(float x) { return f16_to_float(float_to_f16(x)); }
+// As llama.cpp stores it; where that would be infinite, x itself.
+inline float round_to_f16(float x) {
+  const bool fits = x < 65520.0f && x > -65520.0f;
+  return fits ? f16_to_float(float_to_f16(x)) : x;
+}
 
 inline f32x16 load_upto(const float* x, int64_t left) {
   return left >= 16 ? load(x) : left > 0 ? load_tail(x, int(left)) : zero_f32();

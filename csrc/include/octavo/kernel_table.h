@@ -29,4 +29,8 @@ const char* const* available_isas();
 // False if the name is unknown or the machine cannot run it.
 bool set_isa(const char* name);
 
+// Offers kernels from elsewhere (tests: an ISA that this machine lacks, emulated) under a name that must
+// outlive the process. False when there is no room.
+bool add_isa(const char* name, void (*fill_linear)(LinearKernels*), void (*fill_layers)(LayerKernels*));
+
 }  // namespace octavo

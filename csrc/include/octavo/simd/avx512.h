@@ -1,7 +1,12 @@
 // AVX-512 F/BW/DQ/VL + VNNI: sixteen lanes are one zmm register. Meanings are stated in scalar.h.
 #pragma once
 
+#if defined(OCTAVO_EMULATED)  // tests on machines without AVX-512, see OCTAVO_EMULATE_AVX512 in
+                              // CMakeLists.txt
+#include "octavo/simd/avx512_emulated.h"
+#else
 #include <immintrin.h>
+#endif
 
 namespace octavo {
 namespace OCTAVO_ISA {
@@ -106,7 +111,7 @@ inline i32x16 bitcast_i32(u8x64 a) { return {a.v}; }
 inline mask16 less(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
 inline mask16 less_equal(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
 inline mask16 equal(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
-inline mask16 less(i32x16 a, i32x16 b) { return {_mm512_cmplt_epi32_mask(a.v, b.v)}; }
+inline mask16 less(i32x16 a, i32x16 b) { return {_mm512_cmpgt_epi32_mask(b.v, a.v)}; }
 inline mask16 equal(i32x16 a, i32x16 b) { return {_mm512_cmpeq_epi32_mask(a.v, b.v)}; }
 inline mask16 mask_and(mask16 a, mask16 b) { return {__mmask16(a.v & b.v)}; }
 inline mask16 mask_or(mask16 a, mask16 b) { return {__mmask16(a.v | b.v)}; }

@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from octavo.ops.packing import PackedWeight
 
 BLOCK32_FORMATS = frozenset({"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
+# From here on rounding to float16 would give infinity; the kernels keep the float32 then.
+F16_LIMIT = 65520.0
 BLOCK256_FORMATS = frozenset({"q4_k", "q5_k", "q6_k"})
 
 
 def quantise_block32(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Q8_0 of llama.cpp: [M, K] float32 -> int8 values [M, K/32, 32] and scales [M, K/32], which are f16 values."""
+    """Q8_0 of llama.cpp: [M, K] float32 -> int8 values [M, K/32, 32] and scales [M, K/32], f16 values where they fit."""
     blocks = x.reshape(x.shape[0], -1, 32)
     largest = blocks.abs().amax(-1)
-    scale = (largest / 127.0).half().float()
+    scale = largest / 127.0
+    scale = torch.where(scale < F16_LIMIT, scale.half().float(), scale)
     inverse = torch.where(scale > 0, 127.0 / largest, torch.zeros_like(largest))
     return torch.round(blocks * inverse[..., None]).to(torch.int8), scale
 
