@@ -193,6 +193,8 @@ def test_mistakes_are_refused_at_the_door_and_leave_nothing_behind() -> None:
             ):
                 with pytest.raises(InvalidRequestError):
                     await collect(llm, prompt, params)
+            with pytest.raises(InvalidRequestError, match="cannot be sent"):
+                await collect(llm, "x", SamplingParams(stop=["\ud800"]))
             assert llm.num_open == 0
             assert len((await collect(llm, "x"))[-1].outputs[0].text) == 8
 

@@ -25,6 +25,7 @@ from tests.engine.fakes import (
 
 from octavo import LLM, LLMEngine, RequestOutputKind, SamplingParams
 from octavo.engine.clients.inproc import InprocClient
+from octavo.engine.clients.process import folder_of
 from octavo.engine.clients.zmq_sync import SyncZmqClient
 from octavo.lib.errors import CheckpointError, ConfigError, EngineDeadError, InvalidRequestError
 
@@ -127,6 +128,8 @@ def test_an_engine_does_not_outlive_its_front() -> None:
     assert front.stdin is not None
     engine = psutil.Process(int(front.stdout.readline()))
     assert engine.is_running()
+    folder = folder_of(engine.cmdline()[-1])
+    assert folder.is_dir()
     front.send_signal(signal.SIGKILL)
     front.wait()
     front.stdin.close()
@@ -135,6 +138,7 @@ def test_an_engine_does_not_outlive_its_front() -> None:
     while engine.is_running() and engine.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert not folder.exists()
 
 
 def test_the_front_decides_about_signals() -> None:

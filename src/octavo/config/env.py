@@ -40,7 +40,7 @@ class Environment:
     """Seconds without any sign of progress after which a starting engine process is given up."""
     engine_max_restarts: int = 3
     """How often in ten minutes the front restarts a dead engine process before it gives up."""
-    health_stall_s: float = 60.0
+    health_stall_s: float = 120.0
     """Seconds without a step, while requests run, after which the engine counts as unhealthy."""
 
     unknown: tuple[str, ...] = ()

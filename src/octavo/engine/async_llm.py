@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 
 from octavo.config import OctavoConfig
@@ -200,7 +200,7 @@ class AsyncLLM:
         priority: int = 0,
         cache_salt: str | None = None,
         arrival_time: float | None = None,
-    ) -> AsyncIterator[RequestOutput]:
+    ) -> AsyncGenerator[RequestOutput, None]:
         """Yield outputs of one request as they come; which ones, `sampling_params.output_kind` says.
 
         Leaving the iteration early (`aclose()`, cancellation, an exception) aborts the request in the engine.
@@ -273,7 +273,12 @@ class AsyncLLM:
             self._last_progress = time.monotonic()
         mailbox = Mailbox(delta=sampling.output_kind is RequestOutputKind.DELTA)
         self._mailboxes[request_id] = mailbox
-        self._client.add(request.children)
+        try:
+            self._client.add(request.children)
+        except BaseException:
+            del self._mailboxes[request_id]
+            self._output.abort([request_id])
+            raise
         return mailbox
 
     async def _encoded(self, prompt: Prompt) -> Prompt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -18,6 +18,9 @@ from octavo.types.sampling_params import SEED_MAX, SamplingParams
 
 if TYPE_CHECKING:
     from octavo.tokenizers.base import Tokenizer
+
+
+MAX_PRIORITY = 2**31 - 1
 
 
 class TextPrompt(TypedDict):
@@ -79,27 +82,34 @@ class InputProcessor:
         """
         text, ids = self._tokens_of(prompt)
         self._check_prompt(ids)
-        resolved = self._resolve(sampling, len(ids))
-        arrival = time.monotonic() if arrival_time is None else arrival_time
-        serial = next(self._serials)
-        seed = self._draw_seed(serial) if sampling.seed is None else sampling.seed
+        _check_priority(priority)
         request = GenerationRequest(
-            request_id=request_id, prompt=text, prompt_token_ids=ids, sampling=resolved, arrival_time=arrival
+            request_id=request_id,
+            prompt=text,
+            prompt_token_ids=ids,
+            sampling=self._resolve(sampling, len(ids)),
+            arrival_time=time.monotonic() if arrival_time is None else arrival_time,
         )
+        request.children.extend(self._fan_out(request, priority, cache_salt))
+        return request
+
+    def _fan_out(
+        self, request: GenerationRequest, priority: int, cache_salt: str | None
+    ) -> Iterator[EngineRequest]:
+        sampling, serial = request.sampling, next(self._serials)
+        seed = self._draw_seed(serial) if sampling.seed is None else sampling.seed
         for index in range(sampling.n):
-            child = EngineRequest(
+            yield EngineRequest(
                 # Unlike the caller's own, this id is never used twice: late news of an aborted request is not mistaken.
-                request_id=f"{request_id}#{serial}.{index}",
-                prompt_token_ids=ids,
-                sampling=_child_sampling(resolved, seed, index),
+                request_id=f"{request.request_id}#{serial}.{index}",
+                prompt_token_ids=request.prompt_token_ids,
+                sampling=_child_sampling(sampling, seed, index),
                 stop_token_ids=self._stop_ids(sampling),
                 eos_token_ids=[] if sampling.ignore_eos else list(self._model.eos_token_ids),
-                arrival_time=arrival,
+                arrival_time=request.arrival_time,
                 priority=priority,
                 cache_salt=cache_salt,
             )
-            request.children.append(child)
-        return request
 
     def _tokens_of(self, prompt: Prompt) -> tuple[str | None, list[int]]:
         """(text if there is one, token ids) of any form of prompt."""
@@ -207,6 +217,13 @@ def _child_sampling(sampling: SamplingParams, seed: int, index: int) -> Sampling
         seed=(seed + index + SEED_MAX + 1) % (2 * (SEED_MAX + 1)) - SEED_MAX - 1,
         prompt_logprobs=sampling.prompt_logprobs if index == 0 else None,
     )
+
+
+def _check_priority(priority: int) -> None:
+    if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+        raise InvalidRequestError(
+            f"priority must be between -{MAX_PRIORITY} and {MAX_PRIORITY}, got {priority}.", param="priority"
+        )
 
 
 def _checked_ids(ids: object) -> list[int]:

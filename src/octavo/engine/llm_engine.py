@@ -90,7 +90,11 @@ class LLMEngine:
         """
         request = self._input.process(request_id, prompt, params, priority=priority, cache_salt=cache_salt)
         self._output.add(request)
-        self.client.add(request.children)
+        try:
+            self.client.add(request.children)
+        except BaseException:
+            self._output.abort([request_id])
+            raise
 
     def step(self) -> list[RequestOutput]:
         """Run one step and return what it brought, by each request's output kind.

@@ -159,6 +159,12 @@ def test_an_engine_id_is_never_used_twice() -> None:
     )
 
 
+@pytest.mark.parametrize("priority", [2**31, -(2**31), 2**70])
+def test_priorities_have_limits(priority: int) -> None:
+    with pytest.raises(InvalidRequestError, match="priority"):
+        processor().process("r", "ab", PLAIN, priority=priority)
+
+
 def test_defaults_come_from_the_generation_config() -> None:
     model = fake_config(default_sampling=(("temperature", 0.6), ("max_tokens", 64))).model
     params = default_sampling_params(model, top_k=3)

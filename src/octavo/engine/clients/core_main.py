@@ -21,6 +21,7 @@ import zmq
 
 from octavo.config import OctavoConfig
 from octavo.config.logging import configure_logging
+from octavo.engine.clients.process import folder_of, remove_folder
 from octavo.engine.clients.wire import (
     Abort,
     Add,
@@ -44,7 +45,7 @@ from octavo.lib.errors import OctavoError
 if TYPE_CHECKING:
     from octavo.executor.base import Executor
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("octavo.engine.clients.core_main")  # this file runs as __main__
 
 MakeExecutor = Callable[[OctavoConfig], "Executor"]
 _LINGER_MS = 2000
@@ -123,7 +124,7 @@ def serve(address: str, make_executor: MakeExecutor, prepare: Callable[[], None]
         make_executor: Makes the executor from the configuration.
         prepare: Slow imports, done while the front still makes the configuration.
     """
-    _watch_parent()
+    _watch_parent(address)
     _ignore_front_signals()
     configure_logging("engine")
     channel = Channel(address)
@@ -186,7 +187,7 @@ def _ignore_front_signals() -> None:
     faulthandler.enable()
 
 
-def _watch_parent() -> None:
+def _watch_parent(address: str) -> None:
     """End this process when the front's end of our standard input closes, even in the middle of a step."""
     source = os.dup(0)
     os.set_inheritable(source, False)
@@ -197,6 +198,7 @@ def _watch_parent() -> None:
                 pass
         # Give a polite shutdown, which closes the input too, the time to finish.
         time.sleep(_LINGER_MS / 1000)
+        remove_folder(folder_of(address))
         os._exit(1)
 
     threading.Thread(target=wait, name="parent-watch", daemon=True).start()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 COMMAND: tuple[str, ...] = (sys.executable, "-m", "octavo.engine.clients.core_main")
 STOP_SECONDS = 5.0
+FOLDER_PREFIX = "octavo-"
 
 
 class EngineProcess:
@@ -86,14 +88,23 @@ class SocketFolder:
     """A private folder (mode 0700) for unix sockets; each engine process gets a socket of its own."""
 
     def __init__(self) -> None:
-        self._path = Path(tempfile.mkdtemp(prefix="octavo-"))
+        self._path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         self._count = 0
+        self.remove = weakref.finalize(self, remove_folder, self._path)
+        """Delete the folder and what is left in it; happens by itself when the program ends."""
 
     def next_address(self) -> str:
         """An address that was never used: frames of a dead engine can then not be taken for a new one's."""
         self._count += 1
         return f"ipc://{self._path}/engine-{self._count}.sock"
 
-    def remove(self) -> None:
-        """Delete the folder and what is left in it."""
-        shutil.rmtree(self._path, ignore_errors=True)
+
+def folder_of(address: str) -> Path:
+    """The folder of a socket."""
+    return Path(address.removeprefix("ipc://")).parent
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a socket folder; any other one is left alone."""
+    if path.name.startswith(FOLDER_PREFIX):
+        shutil.rmtree(path, ignore_errors=True)

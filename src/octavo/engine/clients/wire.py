@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from octavo.config import OctavoConfig
+from octavo.lib.errors import InvalidRequestError
 from octavo.types.engine import EngineOutputs, EngineRequest
 
 
@@ -94,8 +95,15 @@ _from_engine = msgspec.msgpack.Decoder(FromEngine)
 
 
 def encode(message: ToEngine | FromEngine) -> bytes:
-    """One frame."""
-    return _encoder.encode(message)
+    """One frame.
+
+    Raises:
+        InvalidRequestError: a text holds half a surrogate pair, or a number has more than 64 bits.
+    """
+    try:
+        return _encoder.encode(message)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise InvalidRequestError(f"A value of the request cannot be sent to the engine: {error}.") from error
 
 
 def decode_to_engine(frame: bytes) -> ToEngine:

@@ -97,9 +97,11 @@ class SyncZmqClient:
         if self._closed:
             return
         self._closed = True
-        if self._process.alive:
+        if self._session.state is EngineState.READY and self._process.alive:
             self._send(Shutdown())
-        self._process.stop()
+            self._process.stop()
+        else:
+            self._process.kill()
         self._socket.close(linger=0)
         self._context.term()
         self._folder.remove()
