@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 from pathlib import Path
@@ -33,6 +34,16 @@ def reference(name: str) -> transformers.PreTrainedModel:
     for parameter_name, parameter in model.named_parameters():
         with torch.no_grad():
             _randomise(parameter_name, parameter)
+    return model
+
+
+@functools.cache
+def rounded_reference(name: str, dtype: torch.dtype) -> transformers.PreTrainedModel:
+    """The same with its matrices rounded to `dtype`, computing in float32 all the same."""
+    model = copy.deepcopy(reference(name))
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data = parameter.data.to(dtype).float()
     return model
 
 

@@ -53,6 +53,7 @@ _CONTROL_TOKEN = 3
 _BIASES = {
     "blk.0.attn_q.bias": "attention_bias",
     "blk.0.attn_qkv.bias": "attention_bias",
+    "blk.0.attn_output.bias": "attention_out_bias",
     "blk.0.ffn_up.bias": "mlp_bias",
 }
 
@@ -72,6 +73,8 @@ def gguf_settings(file: GGUFFile) -> dict[str, object]:
     settings: dict[str, object] = {_KEYS.get(key, key): own[key] for key in own if key not in _ELSEWHERE}
     settings |= {"architectures": [arch], "tie_word_embeddings": _OUTPUT not in file.tensors}
     settings |= {setting: True for tensor, setting in _BIASES.items() if tensor in file.tensors}
+    if "attention_bias" in settings:
+        settings.setdefault("attention_out_bias", False)
     settings["vocab_size"] = _vocab_size(file, own)
     settings |= _head_settings(file, own)
     settings["rope_scaling"] = _rope_scaling(file, own)

@@ -21,7 +21,7 @@ def llama(hf: HFConfig, window: int = 0) -> DecoderSpec:
         head_dim=hf.head_dim(),
         position=rope,
         bias=bias,
-        out_bias=bias and not hf.is_gguf,
+        out_bias=hf.bool("attention_out_bias", bias),
     )
     mlp = GatedMLP(hf.int("intermediate_size"), act="silu", bias=hf.bool("mlp_bias", False))
     return DecoderSpec(

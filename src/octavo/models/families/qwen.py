@@ -10,14 +10,16 @@ from octavo.models.spec import DecoderSpec, with_windows
 
 def qwen2(hf: HFConfig) -> DecoderSpec:
     hf.expect("attention_bias", True)
-    return _qwen(hf, bias=True)
+    hf.expect("attention_out_bias", False)
+    return _qwen(hf, bias=True, out_bias=False)
 
 
 def qwen3(hf: HFConfig) -> DecoderSpec:
-    return _qwen(hf, bias=hf.bool("attention_bias", False), qk_norm=RMSNorm(hf.rms_eps()))
+    bias = hf.bool("attention_bias", False)
+    return _qwen(hf, bias=bias, out_bias=hf.bool("attention_out_bias", bias), qk_norm=RMSNorm(hf.rms_eps()))
 
 
-def _qwen(hf: HFConfig, *, bias: bool, qk_norm: RMSNorm | None = None) -> DecoderSpec:
+def _qwen(hf: HFConfig, *, bias: bool, out_bias: bool, qk_norm: RMSNorm | None = None) -> DecoderSpec:
     hf.expect("hidden_act", "silu")
     rope, norm = hf.rope(), RMSNorm(hf.rms_eps())
     attention = Attention(
@@ -26,8 +28,7 @@ def _qwen(hf: HFConfig, *, bias: bool, qk_norm: RMSNorm | None = None) -> Decode
         head_dim=hf.head_dim(),
         position=rope,
         bias=bias,
-        # Qwen 2 has no output bias; Qwen 3's one switch means all four projections.
-        out_bias=bias and qk_norm is not None,
+        out_bias=out_bias,
         qk_norm=qk_norm,
     )
     block = PreNorm(attention, GatedMLP(hf.int("intermediate_size"), act="silu"), norm)

@@ -18,7 +18,7 @@ def smollm3(hf: HFConfig) -> DecoderSpec:
         head_dim=hf.head_dim(),
         position=rope,
         bias=bias,
-        out_bias=bias,
+        out_bias=hf.bool("attention_out_bias", bias),
     )
     mlp = GatedMLP(hf.int("intermediate_size"), act="silu", bias=hf.bool("mlp_bias", False))
     has_rope = _rotated_layers(hf)
