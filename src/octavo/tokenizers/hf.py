@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as RustTokenizer
-from tokenizers import processors
-
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.tokenizers.base import Tokenizer, TokenizerInfo
 from octavo.tokenizers.decoders import read_decoder
+from tokenizers import Tokenizer as RustTokenizer
 
 TOKENIZER = "tokenizer.json"
 _SPECIAL_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -49,6 +47,9 @@ class RustEncoder:
 def load_hf_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a checkpoint folder.
 
+    What is put around a text is what `tokenizer.json` says; `add_bos_token` in the configuration, which is for
+    building that file, does not count (as in transformers 5).
+
     Raises:
         UnsupportedModelError: There is no `tokenizer.json`, or its decoder is of an unknown kind.
         CheckpointError: A file is damaged.
@@ -61,7 +62,6 @@ def load_hf_tokenizer(folder: Path) -> Tokenizer:
     config = _optional(folder / "tokenizer_config.json")
     special_tokens = _special_tokens(folder, config)
     rust = _rust(text, path)
-    _set_ends(rust, config, special_tokens)
     encoder = RustEncoder(rust)
     info = _info(rust, encoder, description, special_tokens, _chat_templates(folder, config))
     return Tokenizer(info, encoder, read_decoder(description, str(path)))
@@ -118,26 +118,6 @@ def _special_tokens(folder: Path, config: Json) -> dict[str, str]:
     return found
 
 
-def _set_ends(rust: RustTokenizer, config: Json, special_tokens: Mapping[str, str]) -> None:
-    """Let explicit `add_bos_token` and `add_eos_token` replace what `tokenizer.json` adds, as transformers does."""
-    flags = {role: config.get(f"add_{role}_token") for role in ("bos", "eos")}
-    if all(flag is None for flag in flags.values()):
-        return
-    ends = {}
-    for role, flag in flags.items():
-        text = special_tokens.get(f"{role}_token")
-        token_id = rust.token_to_id(text) if text else None
-        ends[role] = (text, token_id) if flag and token_id is not None else None
-    template = [
-        *filter(None, [ends["bos"] and ends["bos"][0]]),
-        "$A",
-        *filter(None, [ends["eos"] and ends["eos"][0]]),
-    ]
-    rust.post_processor = processors.TemplateProcessing(
-        single=template, special_tokens=[end for end in ends.values() if end]
-    )
-
-
 def _info(
     rust: RustTokenizer,
     encoder: RustEncoder,
@@ -145,20 +125,18 @@ def _info(
     special_tokens: Mapping[str, str],
     chat_templates: Mapping[str, str],
 ) -> TokenizerInfo:
-    ids: Callable[[str], int | None] = lambda role: (  # noqa: E731
-        rust.token_to_id(special_tokens[role]) if role in special_tokens else None
-    )
+    ids = {role: rust.token_to_id(text) for role, text in special_tokens.items()}
     around = encoder.encode("", add_special_tokens=True, parse_special=True)
-    bos, eos = ids("bos_token"), ids("eos_token")
+    bos, eos = ids.get("bos_token"), ids.get("eos_token")
     added = description.get("added_tokens") or []
     special = {token["id"] for token in added if token.get("special")}
-    special |= {token_id for role in special_tokens if (token_id := ids(role)) is not None}
+    special |= {token_id for token_id in ids.values() if token_id is not None}
     return TokenizerInfo(
         vocab_size=max(rust.get_vocab(with_added_tokens=True).values(), default=-1) + 1,
         bos_token_id=bos,
         eos_token_id=eos,
         eos_token_ids=() if eos is None else (eos,),
-        pad_token_id=ids("pad_token"),
+        pad_token_id=ids.get("pad_token"),
         special_ids=frozenset(special),
         add_bos=bool(around) and around[0] == bos,
         add_eos=bool(around) and around[-1] == eos and (len(around) > 1 or eos != bos),
