@@ -71,11 +71,15 @@ inline void activate_row(const ActivationArgs& a, int64_t row) {
   const float* gate = a.gate + row * a.in_stride;
   const float* up = a.up ? a.up + row * a.in_stride : nullptr;
   float* out = a.out + row * a.out_stride;
-  for (int64_t c = 0; c < a.cols; c += 16) {
-    const int n = int(a.cols - c < 16 ? a.cols - c : 16);
-    f32x16 y = Act(load_tail(gate + c, n));
-    if (up) y = mul(y, load_tail(up + c, n));
-    store_tail(out + c, y, n);
+  int64_t c = 0;
+  for (; c + 16 <= a.cols; c += 16) {
+    const f32x16 y = Act(load(gate + c));
+    store(out + c, up ? mul(y, load(up + c)) : y);
+  }
+  if (c < a.cols) {
+    const int n = int(a.cols - c);
+    const f32x16 y = Act(load_tail(gate + c, n));
+    store_tail(out + c, up ? mul(y, load_tail(up + c, n)) : y, n);
   }
 }
 

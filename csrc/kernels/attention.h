@@ -25,6 +25,10 @@ inline constexpr int kRowChunk = 6;
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// The first n of 16 lanes; whole vectors go past the masked forms, which are slow on some processors.
+inline f32x16 load_lanes(const float* p, int n) { return n == kLanes ? load(p) : load_tail(p, n); }
+inline void store_lanes(float* p, f32x16 a, int n) { n == kLanes ? store(p, a) : store_tail(p, a, n); }
+
 struct TileRows {
   int count;
   int64_t first_key;  // of all rows
@@ -229,7 +233,7 @@ inline void value_block(const AttentionArgs& a, const SpanPages<Page>& s, const 
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) store_tail(out + r * a.head_dim + column + c * kLanes, sum[r][c], lanes);
+    for (int c = 0; c < C; ++c) store_lanes(out + r * a.head_dim + column + c * kLanes, sum[r][c], lanes);
   }
 }
 
@@ -313,7 +317,7 @@ inline void merge_span(const AttentionArgs& a, int rows, Partial state, Partial 
     const float* from = span.values + r * a.head_dim;
     for (int64_t d = 0; d < a.head_dim; d += kLanes) {
       const int n = int(smaller(kLanes, a.head_dim - d));
-      store_tail(to + d, fma(load_tail(from + d, n), take16, mul(load_tail(to + d, n), keep16)), n);
+      store_lanes(to + d, fma(load_lanes(from + d, n), take16, mul(load_lanes(to + d, n), keep16)), n);
     }
   }
 }
@@ -336,7 +340,7 @@ inline void write_rows(const AttentionArgs& a, const AttentionTile& t, int rows,
     for (int64_t d = 0; d < a.head_dim; d += kLanes) {
       const int n = int(smaller(kLanes, a.head_dim - d));
       // fma with +0: a zero has one sign, however many keys of weight zero went into it
-      store_tail(out + d, fma(load_tail(state.values + r * a.head_dim + d, n), scale, zero_f32()), n);
+      store_lanes(out + d, fma(load_lanes(state.values + r * a.head_dim + d, n), scale, zero_f32()), n);
     }
   }
 }

@@ -30,9 +30,9 @@ struct F16Page {
 template <class Page>
 inline void narrow_row(typename Page::Element* out, const float* x,
                        int64_t n) {  // writes up to a multiple of 16
-  for (int64_t i = 0; i < n; i += 16) {
-    Page::narrow(out + i, load_tail(x + i, int(n - i < 16 ? n - i : 16)));
-  }
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) Page::narrow(out + i, load(x + i));
+  if (i < n) Page::narrow(out + i, load_tail(x + i, int(n - i)));
 }
 
 template <class Page>

@@ -33,6 +33,10 @@ inline float variance_of(const float* x, int64_t cols, float mean) {
   return reduce_add(sum) / float(cols);
 }
 
+inline f32x16 scale_and_shift(f32x16 centred, f32x16 scale, f32x16 weight, f32x16 bias) {
+  return add(mul(mul(centred, scale), weight), bias);
+}
+
 void layer_norm(const NormArgs& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const float* x = norm_row(a, row);
@@ -40,11 +44,16 @@ void layer_norm(const NormArgs& a, int64_t begin, int64_t end) {
     const float mean = mean_of(x, a.cols);
     const f32x16 centre = broadcast(mean);
     const f32x16 scale = broadcast(1.0f / __builtin_sqrtf(variance_of(x, a.cols, mean) + a.eps));
-    for (int64_t c = 0; c < a.cols; c += 16) {
-      const int n = int(a.cols - c < 16 ? a.cols - c : 16);
-      f32x16 y = mul(mul(sub(load_tail(x + c, n), centre), scale), load_tail(a.weight + c, n));
-      if (a.bias) y = add(y, load_tail(a.bias + c, n));
-      store_tail(out + c, y, n);
+    int64_t c = 0;
+    for (; c + 16 <= a.cols; c += 16) {
+      const f32x16 bias = a.bias ? load(a.bias + c) : zero_f32();
+      store(out + c, scale_and_shift(sub(load(x + c), centre), scale, load(a.weight + c), bias));
+    }
+    if (c < a.cols) {
+      const int n = int(a.cols - c);
+      const f32x16 bias = a.bias ? load_tail(a.bias + c, n) : zero_f32();
+      const f32x16 centred = sub(load_tail(x + c, n), centre);
+      store_tail(out + c, scale_and_shift(centred, scale, load_tail(a.weight + c, n), bias), n);
     }
   }
 }

@@ -13,12 +13,16 @@ inline constexpr int64_t kMaxRotDim = 1024;
 
 inline void rotate_halves(float* first, float* second, const float* cosines, const float* sines,
                           int64_t half) {
-  for (int64_t i = 0; i < half; i += 16) {
-    const int n = int(half - i < 16 ? half - i : 16);
-    const f32x16 a = load_tail(first + i, n);
-    const f32x16 b = load_tail(second + i, n);
-    const f32x16 c = load_tail(cosines + i, n);
-    const f32x16 s = load_tail(sines + i, n);
+  int64_t i = 0;
+  for (; i + 16 <= half; i += 16) {
+    const f32x16 a = load(first + i), b = load(second + i), c = load(cosines + i), s = load(sines + i);
+    store(first + i, sub(mul(a, c), mul(b, s)));
+    store(second + i, add(mul(b, c), mul(a, s)));
+  }
+  if (i < half) {
+    const int n = int(half - i);
+    const f32x16 a = load_tail(first + i, n), b = load_tail(second + i, n);
+    const f32x16 c = load_tail(cosines + i, n), s = load_tail(sines + i, n);
     store_tail(first + i, sub(mul(a, c), mul(b, s)), n);
     store_tail(second + i, add(mul(b, c), mul(a, s)), n);
   }

@@ -16,8 +16,10 @@ void softcap_rows(const SoftcapArgs& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const float* x = a.x + row * a.cols;
     float* out = a.out + row * a.cols;
-    for (int64_t c = 0; c < a.cols; c += 16) {
-      const int n = int(a.cols - c < 16 ? a.cols - c : 16);
+    int64_t c = 0;
+    for (; c + 16 <= a.cols; c += 16) store(out + c, softcap(load(x + c), cap));
+    if (c < a.cols) {
+      const int n = int(a.cols - c);
       store_tail(out + c, softcap(load_tail(x + c, n), cap), n);
     }
   }

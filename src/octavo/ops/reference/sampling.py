@@ -30,7 +30,7 @@ def log_min_p(min_p: torch.Tensor) -> torch.Tensor:
 def _mass(scaled: torch.Tensor) -> torch.Tensor:
     """Integer probability mass of `scaled` = (logit - max) / temperature <= 0."""
     weight = scaled.double().exp().float()
-    return (weight * float(1 << _MASS_BITS) + 0.5).long()
+    return (weight * float(1 << _MASS_BITS)).round().long()
 
 
 def _survivors(scaled: torch.Tensor, top_k: int, top_p: float, min_p: float) -> torch.Tensor:
