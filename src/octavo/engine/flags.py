@@ -50,7 +50,9 @@ def _add_flag(target: Any, field: dataclasses.Field[Any], hint: Any, doc: str) -
     inner, optional, is_list = _unwrap(hint)
     text = doc.replace("%", "%%") + _default_text(field.default, optional)
     if inner is bool:
-        target.add_argument(*names, dest=field.name, default=field.default, help=text, action=_OnOff)
+        target.add_argument(
+            *names, dest=field.name, default=field.default, help=text, action=argparse.BooleanOptionalAction
+        )
         return
     options: dict[str, Any] = {"default": field.default, "help": text, "dest": field.name}
     options |= {"choices": facts.choices} if facts.choices else {"type": _parser(facts.parse or inner)}
@@ -87,7 +89,3 @@ def _parser(parse: Callable[[str], object]) -> Callable[[str], object]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return checked
-
-
-class _OnOff(argparse.BooleanOptionalAction):
-    """`--name` and `--no-name`, also for each alias; help text is left as it is."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.config import ModelConfig
-from octavo.engine.default_model import SERVED_NAME, default_model_path
+from octavo.engine.default_model import GENERATION_CONFIG, SERVED_NAME, default_model_path
 from octavo.lib.errors import ConfigError, InvalidRequestError
 from octavo.types.sampling_params import SamplingParams
 
@@ -81,7 +81,7 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
     Raises:
         ConfigError: `max_model_len` is above what the model was made for, or a generation config cannot be read.
     """
-    generation = _generation_config(args.generation_config, facts.path)
+    generation = _generation_config(args, facts.path)
     defaults = _sampling_defaults(generation)
     return ModelConfig(
         model=facts.path,
@@ -133,10 +133,13 @@ def _max_model_len(asked: int | None, limit: int) -> int:
     return limit if asked is None else asked
 
 
-def _generation_config(where: str, model_path: str) -> Mapping[str, Any]:
+def _generation_config(args: EngineArgs, model_path: str) -> Mapping[str, Any]:
     """The parsed generation_config.json, empty where there is none to use."""
+    where = args.generation_config
     if where == "vllm":
         return {}
+    if where == "auto" and args.model is None:
+        return GENERATION_CONFIG
     from octavo.models.hf_config import generation_config
 
     if where == "auto":
@@ -166,7 +169,7 @@ def _sampling_defaults(generation: Mapping[str, Any]) -> dict[str, float | int]:
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         logger.info(
-            "Sampling defaults from generation_config.json: %s (--generation-config vllm ignores them).",
+            "Sampling defaults of the model: %s (--generation-config vllm ignores them).",
             shown,
         )
     return defaults
