@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 
 import torch
@@ -17,10 +18,10 @@ from octavo.lib.errors import NotSupportedError
 
 _logger = logging.getLogger(__name__)
 
+_module: ModuleType | None = None
 try:
-    from octavo.ops import _native as _module
+    _module = import_module("octavo.ops._native")
 except ImportError as error:
-    _module = None
     _logger.warning("the native kernels are not built (%s); the slow plain torch ones are used", error)
 
 _forced_reference = False
