@@ -29,12 +29,16 @@ _PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3}
 _PLUS_ONE = {gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3}
 
 
-def export(model: transformers.PreTrainedModel, path: Path, kind: gguf.GGMLQuantizationType) -> None:
-    """Write `model` to `path`, its matrices as `kind`, everything else as F32."""
+def export(
+    model: transformers.PreTrainedModel, path: Path, kind: gguf.GGMLQuantizationType, **extra: int
+) -> None:
+    """Write `model` to `path`, its matrices as `kind`, everything else as F32; `extra` are more metadata keys."""
     arch = _ARCHITECTURES[type(model).__name__]
     config = model.config
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
     _write_settings(writer, config, arch)
+    for key, value in extra.items():
+        writer.add_uint32(f"{gguf.MODEL_ARCH_NAMES[arch]}.{key}", value)
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     for name, parameter in model.named_parameters():
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -74,8 +78,9 @@ def _write_settings(writer: gguf.GGUFWriter, config: Any, arch: gguf.MODEL_ARCH)
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if arch in _PERMUTED or arch is gguf.MODEL_ARCH.PHI3:
-        writer.add_vocab_size(config.vocab_size) if arch in _PERMUTED else None
         writer.add_rope_dimension_count(int(_head_dim(config) * rope.get("partial_rotary_factor", 1.0)))
+    if arch in _PERMUTED:
+        writer.add_vocab_size(config.vocab_size)
     if arch in _PLUS_ONE or arch is gguf.MODEL_ARCH.PHI3:
         writer.add_sliding_window(config.sliding_window or 0)
     if rope["rope_type"] == "linear":

@@ -8,7 +8,7 @@ import gguf
 import pytest
 import torch
 
-from octavo.lib.errors import CheckpointError
+from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.models import registry
 from octavo.models.hf_config import HFConfig
 from octavo.models.loading import load_model
@@ -63,6 +63,19 @@ def test_rows_left_in_gguf_order_are_seen(name: str, tmp_path: Path, monkeypatch
     prompt = tiny.random_tokens(40)
     expected = tiny.reference_logits(tiny.reference(name), prompt)
     assert (PagedRunner(decoder).feed({0: prompt})[0] - expected).abs().max() > 0.5
+
+
+@pytest.mark.parametrize("count", [0, 8])
+def test_a_key_that_changes_the_model(count: int, tmp_path: Path) -> None:
+    """Experts are refused by the name of the key; no experts are none."""
+    path = tmp_path / "model.gguf"
+    export(tiny.reference("LlamaForCausalLM"), path, F32, expert_count=count)
+    hf = HFConfig.from_path(str(path))
+    if count == 0:
+        assert registry.build_spec(hf).num_layers == 3
+        return
+    with pytest.raises(UnsupportedModelError, match="not known to llama: expert_count"):
+        registry.build_spec(hf)
 
 
 def test_a_tensor_without_a_home_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from octavo import ops
 from octavo.attention.metadata import ForwardBatch
 from octavo.layers.base import BuildContext, SequenceLayer
 from octavo.layers.linear import Linear
-from octavo.layers.norm import NoNorm, RMSNormLayer
+from octavo.layers.norm import RMSNormLayer
 from octavo.layers.parts import Attention, RMSNorm, Rope
 from octavo.layers.rope import NoRotation, RopeTable
 
@@ -28,16 +28,13 @@ class AttentionLayer(SequenceLayer):
         self._layer = context.layer
         self._head_dim = part.head_dim
         self._split = [part.heads, part.kv_heads, part.kv_heads]
+        self._num_rotated = part.heads + part.kv_heads
         self._scale = part.head_dim**-0.5 if part.scale is None else part.scale
         self._window, self._softcap = part.window, part.softcap
 
     def forward(self, x: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """[M, hidden] -> [M, hidden]."""
-        qkv = self.qkv_proj.forward(x).view(x.shape[0], -1, self._head_dim)  # [M, Hq + 2 Hkv, hd]
-        q, k, v = torch.split(qkv, self._split, dim=1)
-        q, k = self.q_norm.forward_heads(q), self.k_norm.forward_heads(k)
-        self._rope.rotate(q, batch.positions)
-        self._rope.rotate(k, batch.positions)
+        q, k, v = self._project(x, batch.positions)
         cache = batch.kv[self._layer]
         rows, pages = batch.attention, batch.attention.groups[cache.group]
         ops.write_kv(k, v, cache.k_cache, cache.v_cache, pages.slot_mapping)
@@ -54,9 +51,24 @@ class AttentionLayer(SequenceLayer):
         )
         return self.o_proj.forward(attended)
 
+    def _project(
+        self, x: torch.Tensor, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """[M, hidden] -> rotated q [M, Hq, hd] and k [M, Hkv, hd], and v [M, Hkv, hd]."""
+        heads = self.qkv_proj.forward(x).view(x.shape[0], -1, self._head_dim)  # [M, Hq + 2 Hkv, hd]
+        q, k, v = heads.split_with_sizes(self._split, 1)
+        if self.q_norm is None or self.k_norm is None:
+            # q and k lie side by side: one rotation does for both.
+            self._rope.rotate(heads.narrow(1, 0, self._num_rotated), positions)
+            return q, k, v
+        q, k = self.q_norm.forward_heads(q), self.k_norm.forward_heads(k)
+        self._rope.rotate(q, positions)
+        self._rope.rotate(k, positions)
+        return q, k, v
 
-def _head_norm(norm: RMSNorm | None, part: Attention) -> RMSNormLayer | NoNorm:
-    return NoNorm() if norm is None else RMSNormLayer(part.head_dim, norm.eps, norm.offset)
+
+def _head_norm(norm: RMSNorm | None, part: Attention) -> RMSNormLayer | None:
+    return None if norm is None else RMSNormLayer(part.head_dim, norm.eps, norm.offset)
 
 
 def _rotation(part: Attention, context: BuildContext) -> RopeTable | NoRotation:

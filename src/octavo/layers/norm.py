@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from octavo import ops
-from octavo.layers.base import Layer, Slot, TokenLayer
+from octavo.layers.base import Slot, TokenLayer
 from octavo.quantization import StoredTensor
 
 
@@ -36,11 +36,3 @@ class RMSNormLayer(TokenLayer):
     @property
     def nbytes(self) -> int:
         return self.weight.nbytes
-
-
-class NoNorm(Layer):
-    """Where another family has a norm."""
-
-    def forward_heads(self, x: torch.Tensor) -> torch.Tensor:
-        """x itself."""
-        return x

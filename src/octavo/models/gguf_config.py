@@ -10,6 +10,7 @@ import struct
 
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.lib.gguf import GGMLType, GGUFFile
+from octavo.models.rope_config import FULL_ATTENTION, SLIDING_ATTENTION
 
 _KEYS = {
     "block_count": "num_hidden_layers",
@@ -38,7 +39,10 @@ _ELSEWHERE = {
     "rope.scaling.finetuned",
     "rope.scale_linear",
     "tensor_data_layout",
+    "attention.sliding_window_pattern",
 }
+# Old converters wrote these of dense models.
+_NOTHING = (("expert_count", 0), ("expert_used_count", 0))
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 # Tensors that are settings rather than weights: read here, not by the weight loader.
 SETTING_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
@@ -70,12 +74,16 @@ def gguf_settings(file: GGUFFile) -> dict[str, object]:
             "is missing: the file holds no language model", file=str(file.path), tensor=_EMBEDDING
         )
     own = {key[len(arch) + 1 :]: file.metadata[key] for key in file.metadata if key.startswith(f"{arch}.")}
-    settings: dict[str, object] = {_KEYS.get(key, key): own[key] for key in own if key not in _ELSEWHERE}
+    told = {
+        key: value for key, value in own.items() if key not in _ELSEWHERE and (key, value) not in _NOTHING
+    }
+    settings: dict[str, object] = {_KEYS.get(key, key): value for key, value in told.items()}
     settings |= {"architectures": [arch], "tie_word_embeddings": _OUTPUT not in file.tensors}
     settings |= {setting: True for tensor, setting in _BIASES.items() if tensor in file.tensors}
     if "attention_bias" in settings:
         settings.setdefault("attention_out_bias", False)
     settings["vocab_size"] = _vocab_size(file, own)
+    settings |= _layer_kinds(own)
     settings |= _head_settings(file, own)
     settings["rope_scaling"] = _rope_scaling(file, own)
     return settings
@@ -109,6 +117,14 @@ def _vocab_size(file: GGUFFile, own: dict[str, object]) -> int:
             tensor=_EMBEDDING,
         )
     return rows
+
+
+def _layer_kinds(own: dict[str, object]) -> dict[str, object]:
+    """Which layers slide, told one by one or by a period."""
+    pattern = own.get("attention.sliding_window_pattern")
+    if not isinstance(pattern, list):
+        return {"sliding_window_pattern": pattern}
+    return {"layer_types": [SLIDING_ATTENTION if slides else FULL_ATTENTION for slides in pattern]}
 
 
 def _head_settings(file: GGUFFile, own: dict[str, object]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +37,7 @@ class HFConfig(ConfigValues):
     """Settings of one model with what every family asks for. Made by `from_path`.
 
     Args:
-        gguf_eos: For a GGUF file, the ids that end an answer; None for a Hugging Face directory.
+        is_gguf: Whether `origin` is a GGUF file.
         generation: Contents of `generation_config.json`.
     """
 
@@ -45,11 +46,11 @@ class HFConfig(ConfigValues):
         values: Mapping[str, object],
         origin: str,
         *,
-        gguf_eos: tuple[int, ...] | None = None,
+        is_gguf: bool = False,
         generation: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(values, origin)
-        self._gguf_eos = gguf_eos
+        self.is_gguf = is_gguf
         self._generation = generation or {}
 
     @classmethod
@@ -61,13 +62,9 @@ class HFConfig(ConfigValues):
         """
         if path.endswith(".gguf"):
             with GGUFFile.open(path) as file:
-                return cls(gguf_settings(file), path, gguf_eos=end_token_ids(file))
+                return cls(gguf_settings(file), path, is_gguf=True)
         config = Path(path) / "config.json"
         return cls(_read_json(config), str(config), generation=generation_config(path))
-
-    @property
-    def is_gguf(self) -> bool:
-        return self._gguf_eos is not None
 
     @property
     def architecture(self) -> str:
@@ -77,11 +74,15 @@ class HFConfig(ConfigValues):
             raise self.error("architectures", f"must name one architecture, but is {names}")
         return names[0]
 
-    @property
+    @functools.cached_property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """Ids that end an answer, from the configuration and `generation_config.json`, without doubles."""
-        if self._gguf_eos is not None:
-            return self._gguf_eos
+        """Ids that end an answer, from the configuration and `generation_config.json`, without doubles.
+
+        Of a GGUF file from its vocabulary, which is read here and not before: it is long.
+        """
+        if self.is_gguf:
+            with GGUFFile.open(self.origin) as file:
+                return end_token_ids(file)
         both = _ids(self.values.get("eos_token_id")) + _ids(self._generation.get("eos_token_id"))
         return tuple(dict.fromkeys(both))
 
@@ -97,7 +98,7 @@ class HFConfig(ConfigValues):
         """The same configuration with values for settings that it does not state (GGUF leaves some to the reader)."""
         stated = {key: value for key, value in self.values.items() if value is not None}
         both = {**defaults, **stated}
-        other = HFConfig(both, self.origin, gguf_eos=self._gguf_eos, generation=self._generation)
+        other = HFConfig(both, self.origin, is_gguf=self.is_gguf, generation=self._generation)
         other._read, other._subs = self._read, self._subs  # what one reads, the other need not
         return other
 

@@ -76,7 +76,11 @@ def gemma2_gguf(hf: HFConfig) -> DecoderSpec:
 
 
 def gemma3_gguf(hf: HFConfig) -> DecoderSpec:
-    return gemma3(hf.with_defaults(query_pre_attn_scalar=_query_scalar(hf, largest=62)))
+    pattern = 6 if "sliding_window" in hf else 1
+    scalar = _query_scalar(hf, largest=62)
+    return gemma3(
+        hf.with_defaults(query_pre_attn_scalar=scalar, sliding_window=0, sliding_window_pattern=pattern)
+    )
 
 
 def _query_scalar(hf: HFConfig, *, largest: int) -> int:
