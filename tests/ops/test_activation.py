@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,14 +11,6 @@ from octavo import ops
 from octavo.ops import reference
 
 ACTS = ["silu", "gelu_tanh", "gelu"]
-
-
-@pytest.fixture(autouse=True)
-def restore_threads_and_isa() -> Iterator[None]:
-    threads, isa = ops.num_threads(), ops.isa()
-    yield
-    ops.set_num_threads(threads)
-    ops.set_isa(isa)
 
 
 def samples() -> torch.Tensor:

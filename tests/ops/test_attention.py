@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,14 +12,6 @@ from octavo import ops
 
 SMOLLM2 = Heads(9, 3, 64)
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-
-
-@pytest.fixture(autouse=True)
-def restore_threads_and_isa() -> Iterator[None]:
-    threads, isa = ops.num_threads(), ops.isa()
-    yield
-    ops.set_num_threads(threads)
-    ops.set_isa(isa)
 
 
 def twin(

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from tests.ops.emulation import EMULATED
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
 from octavo import ops
 from octavo.lib.errors import ConfigError
-from octavo.ops.dispatch import built_module
 
 ROOT = Path(__file__).resolve().parents[2]
-SIMDE = Path("/usr/include/simde/x86/avx512.h")
-EMULATED = "avx512vnni-emulated"
-
-
-@pytest.fixture(autouse=True)
-def restore_isa() -> Iterator[None]:
-    before = ops.isa()
-    yield
-    ops.set_isa(before)
 
 
 def test_unknown_isa_is_refused_with_the_choices() -> None:
@@ -67,35 +56,6 @@ def test_isa_units_export_one_symbol_and_no_weak_ones() -> None:
         assert weak == [], f"{path}: a linker may keep this copy for machines without the ISA"
         assert len(exported) == 1, (path, exported)
         assert exported[0].startswith("octavo::register_")
-
-
-@pytest.fixture(scope="module")
-def emulated_avx512(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The AVX-512 units compiled against SIMDe and offered to the dispatcher under another name."""
-    compiler = shutil.which("g++")
-    if compiler is None or not SIMDE.exists():
-        pytest.skip("emulating AVX-512 needs g++ and SIMDe (Debian: apt install libsimde-dev)")
-    if EMULATED in ops.available_isas():
-        return EMULATED
-    folder = tmp_path_factory.mktemp("emulated")
-    flags = "-std=c++20 -O1 -DNDEBUG -DOCTAVO_EMULATED -fPIC -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti"
-    flags += f" -mavx2 -mfma -mf16c -w -I{ROOT}/csrc -I{ROOT}/csrc/include"
-    objects = []
-    for group in ("LINEAR", "LAYERS"):
-        objects.append(str(folder / f"{group}.o"))
-        source = str(ROOT / "csrc/isa/avx512vnni.cpp")
-        subprocess.run(
-            [compiler, *flags.split(), f"-DOCTAVO_{group}", "-c", source, "-o", objects[-1]], check=True
-        )
-    library = str(folder / "emulated.so")
-    shim = str(ROOT / "tests/ops/emulated_avx512.cpp")
-    subprocess.run([compiler, *flags.split(), "-shared", shim, *objects, "-o", library], check=True)
-    loaded = ctypes.CDLL(library)
-    addresses = [
-        ctypes.cast(getattr(loaded, f"octavo_fill_{g}"), ctypes.c_void_p).value for g in ("linear", "layers")
-    ]
-    assert built_module().add_isa(EMULATED, *addresses)
-    return EMULATED
 
 
 @pytest.mark.parametrize("fmt", ops.FORMATS)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 
 from octavo import ops
-
-
-@pytest.fixture(autouse=True)
-def restore_threads_and_isa() -> Iterator[None]:
-    threads, isa = ops.num_threads(), ops.isa()
-    yield
-    ops.set_num_threads(threads)
-    ops.set_isa(isa)
 
 
 @pytest.mark.parametrize(("vocab", "k"), [(1, 0), (1, 1), (17, 3), (1000, 20), (1000, 1000), (49_152, 5)])

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 from octavo import ops
-
-
-@pytest.fixture(autouse=True)
-def restore_threads_and_isa() -> Iterator[None]:
-    threads, isa = ops.num_threads(), ops.isa()
-    yield
-    ops.set_num_threads(threads)
-    ops.set_isa(isa)
 
 
 def table(max_pos: int, rot_dim: int) -> torch.Tensor:

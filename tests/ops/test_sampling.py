@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,14 +11,6 @@ import torch
 from octavo import ops
 
 GREEDY = 1 - 2**-53  # the largest uniform: would pick the last survivor if the row were not greedy
-
-
-@pytest.fixture(autouse=True)
-def restore_threads_and_isa() -> Iterator[None]:
-    threads, isa = ops.num_threads(), ops.isa()
-    yield
-    ops.set_num_threads(threads)
-    ops.set_isa(isa)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,34 @@
+"""What the tests of the ops share: the machine as it was, and AVX-512 where it cannot run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.ops.emulation import EMULATED, SIMDE, offer_emulated_avx512
+
+from octavo import ops
+
+
+@pytest.fixture(autouse=True)
+def machine_as_it_was() -> Iterator[None]:
+    """Put threads and instruction set back; keep torch's own threads out of the way."""
+    threads, isa, torch_threads = ops.num_threads(), ops.isa(), torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(torch_threads)
+    ops.set_num_threads(threads)
+    ops.set_isa(isa)
+
+
+@pytest.fixture(scope="session")
+def emulated_avx512(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Name of the emulated instruction set."""
+    compiler = shutil.which("g++")
+    if compiler is None or not SIMDE.exists():
+        pytest.skip("emulating AVX-512 needs g++ and SIMDe (Debian: apt install libsimde-dev)")
+    if EMULATED not in ops.available_isas():
+        offer_emulated_avx512(compiler, tmp_path_factory.mktemp("emulated"))
+    return EMULATED
