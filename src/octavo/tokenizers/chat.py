@@ -199,7 +199,7 @@ def _render(template: str, variables: Mapping[str, Any], limits: Limits) -> str:
     return "".join(parts)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _compile(template: str) -> jinja2.Template:
     with _syntax_errors():
         return BoundedEnvironment().from_string(template)

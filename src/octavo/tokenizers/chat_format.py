@@ -17,7 +17,7 @@ Message = dict[str, Any]
 _TEXT_TESTS = frozenset({"string", "iterable", "sequence", "mapping"})
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def content_format(template: str) -> ContentFormat:
     """What a template takes as content.
 
