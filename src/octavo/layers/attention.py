@@ -61,7 +61,7 @@ class AttentionLayer(SequenceLayer):
             # q and k lie side by side: one rotation does for both.
             self._rope.rotate(heads.narrow(1, 0, self._num_rotated), positions)
             return q, k, v
-        q, k = self.q_norm.forward_heads(q), self.k_norm.forward_heads(k)
+        q, k = self.q_norm.forward(q), self.k_norm.forward(k)
         self._rope.rotate(q, positions)
         self._rope.rotate(k, positions)
         return q, k, v

@@ -20,12 +20,8 @@ class RMSNormLayer(TokenLayer):
         self._offset = offset
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[M, size] -> [M, size]."""
+        """[M, size] or [M, heads, size] -> the same."""
         return ops.rms_norm(x, self.weight, self._eps)
-
-    def forward_heads(self, x: torch.Tensor) -> torch.Tensor:
-        """[M, heads, size] -> the same, contiguous; each head on its own."""
-        return ops.rms_norm(x.reshape(-1, x.shape[2]), self.weight, self._eps).view(x.shape)
 
     def slots(self, path: str) -> Iterator[tuple[str, Slot]]:
         yield f"{path}.weight", Slot(tuple(self.weight.shape), self._assign)

@@ -12,7 +12,8 @@ _CODES = {"silu": 0, "gelu_tanh": 1, "gelu": 2}
 
 
 def _code(act: str) -> int:
-    require(act in _CODES, f"act is {act!r}, must be one of {', '.join(_CODES)}")
+    if act not in _CODES:
+        raise ValueError(f"act is {act!r}, must be one of {', '.join(_CODES)}")
     return _CODES[act]
 
 
@@ -33,7 +34,7 @@ def act_mul(gate_up: torch.Tensor, act: str) -> torch.Tensor:
     """`act(gate) * up` of [M, 2 * I], where each row is gate | up -> [M, I]."""
     code = _code(act)
     rows, width = gate_up.shape
-    require(width % 2 == 0, f"gate_up has {width} columns, must be an even number: gate | up")
+    require(width % 2 == 0, "gate_up has {} columns, must be an even number: gate | up", width)
     native = native_for(gate_up)
     if native is None:
         return reference.act_mul(gate_up, act)

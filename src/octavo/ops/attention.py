@@ -19,8 +19,8 @@ def kv_cache_shapes(
     num_blocks: int, num_kv_heads: int, head_dim: int, block_size: int
 ) -> tuple[Shape4, Shape4]:
     """Shapes of the key and the value cache: keys keep tokens in the last dimension, values keep head_dim there."""
-    require(block_size in BLOCK_SIZES, f"block_size is {block_size}, must be one of {BLOCK_SIZES}")
-    require(0 < head_dim <= MAX_HEAD_DIM, f"head_dim is {head_dim}, must be at most {MAX_HEAD_DIM}")
+    require(block_size in BLOCK_SIZES, "block_size is {}, must be one of {}", block_size, BLOCK_SIZES)
+    require(0 < head_dim <= MAX_HEAD_DIM, "head_dim is {}, must be at most {}", head_dim, MAX_HEAD_DIM)
     return (
         (num_blocks, num_kv_heads, head_dim, block_size),
         (num_blocks, num_kv_heads, block_size, head_dim),
@@ -30,7 +30,7 @@ def kv_cache_shapes(
 def _cache_addresses(k_cache: torch.Tensor, v_cache: torch.Tensor) -> tuple[int, int, int]:
     """Addresses of both caches and the code of their type."""
     dtype = v_cache.dtype
-    require(dtype in _CACHE_TYPES, f"v_cache has dtype {dtype}, must be float32, bfloat16 or float16")
+    require(dtype in _CACHE_TYPES, "v_cache has dtype {}, must be float32, bfloat16 or float16", dtype)
     blocks, heads, block_size, head_dim = v_cache.shape
     k_shape, v_shape = kv_cache_shapes(blocks, heads, head_dim, block_size)
     keys = address("k_cache", k_cache, dtype, k_shape)
@@ -61,9 +61,7 @@ def write_kv(
     k, v = dense_heads("k", k), dense_heads("v", v)
     blocks, heads, block_size, head_dim = v_cache.shape
     tokens = k.shape[0]
-    require(
-        k.shape == (tokens, heads, head_dim), f"k has shape {tuple(k.shape)}, the cache {(heads, head_dim)}"
-    )
+    require(k.shape == (tokens, heads, head_dim), "k has shape {}, the cache {}", k.shape, (heads, head_dim))
     require(v.shape == k.shape and v.dtype is torch.float32, "v must have k's shape and be float32")
     keys, values, code = _cache_addresses(k_cache, v_cache)
     slots = address("slot_mapping", slot_mapping, torch.int64, (tokens,))
@@ -134,8 +132,8 @@ def paged_attention(
     rows, heads, head_dim = q.shape
     blocks, kv_heads, block_size, _ = v_cache.shape
     num_seqs, table_stride = block_table.shape
-    require(v_cache.shape[3] == head_dim, f"q has head_dim {head_dim}, the cache {v_cache.shape[3]}")
-    require(heads % kv_heads == 0, f"{heads} query heads must be a multiple of {kv_heads} key heads")
+    require(v_cache.shape[3] == head_dim, "q has head_dim {}, the cache {}", head_dim, v_cache.shape[3])
+    require(heads % kv_heads == 0, "{} query heads must be a multiple of {} key heads", heads, kv_heads)
     keys, values, code = _cache_addresses(k_cache, v_cache)
     out = torch.empty(rows, heads * head_dim)
     native.paged_attention(

@@ -34,7 +34,9 @@ def linear(
         return reference.linear(x, weights, bias, out)
     require(
         x.dim() == 2 and len(weights) > 0,
-        f"linear needs x of 2 dimensions and weights, got {x.dim()}, {len(weights)}",
+        "linear needs x of 2 dimensions and weights, got {}, {}",
+        x.dim(),
+        len(weights),
     )
     if x.stride(1) != 1:
         x = x.contiguous()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise ValueError with `message` unless `condition` holds."""
+def require(condition: bool, message: str, *values: object) -> None:
+    """Raise ValueError unless `condition` holds. `values` go into the message's `{}`, and only then: calls are many."""
     if not condition:
-        raise ValueError(message)
+        raise ValueError(message.format(*values) if values else message)
 
 
 def address(name: str, tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
@@ -23,7 +23,7 @@ def address(name: str, tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[in
 
 def dense_heads(name: str, x: torch.Tensor) -> torch.Tensor:
     """[M, heads, head_dim] with dense heads in each row, however far apart the rows are; copied only if it must be."""
-    require(x.dim() == 3, f"{name} must have 3 dimensions (rows, heads, head_dim), got {x.dim()}")
+    require(x.dim() == 3, "{} must have 3 dimensions (rows, heads, head_dim), got {}", name, x.dim())
     if x.stride(2) == 1 and x.stride(1) == x.shape[2]:
         return x
     return x.contiguous()

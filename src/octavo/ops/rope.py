@@ -26,10 +26,12 @@ def rope(
         ValueError: A position outside of the table, or shapes that do not fit.
     """
     max_pos, rot_dim = cos_sin.shape
-    require(x.dim() == 3, f"x must have 3 dimensions (rows, heads, head_dim), got {x.dim()}")
+    require(x.dim() == 3, "x must have 3 dimensions (rows, heads, head_dim), got {}", x.dim())
     require(
         rot_dim % 2 == 0 and rot_dim <= min(x.shape[2], _MAX_ROT_DIM),
-        f"cos_sin has rot_dim {rot_dim}, must be even and at most head_dim {x.shape[2]}",
+        "cos_sin has rot_dim {}, must be even and at most head_dim {}",
+        rot_dim,
+        x.shape[2],
     )
     native = native_for(x)
     if native is None:
