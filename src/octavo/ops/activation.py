@@ -25,7 +25,7 @@ def activation(x: torch.Tensor, act: str) -> torch.Tensor:
         return reference.activation(x, act)
     cols = x.shape[-1]
     source = x.contiguous()
-    out = torch.empty(x.shape)
+    out = torch.empty(*x.shape)
     native.act_mul(source.data_ptr(), 0, out.data_ptr(), source.numel() // max(cols, 1), cols, cols, code)
     return out
 
@@ -55,6 +55,6 @@ def softcap(x: torch.Tensor, cap: float) -> torch.Tensor:
         return reference.softcap(x, cap)
     cols = x.shape[-1]
     source = x.contiguous()
-    out = torch.empty(x.shape)
+    out = torch.empty(*x.shape)
     native.softcap(source.data_ptr(), out.data_ptr(), source.numel() // max(cols, 1), cols, cap)
     return out

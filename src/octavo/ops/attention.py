@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from octavo.ops import reference
@@ -27,14 +29,50 @@ def kv_cache_shapes(
     )
 
 
-def _cache_addresses(k_cache: torch.Tensor, v_cache: torch.Tensor) -> tuple[int, int, int]:
-    """Addresses of both caches and the code of their type."""
-    dtype = v_cache.dtype
-    require(dtype in _CACHE_TYPES, "v_cache has dtype {}, must be float32, bfloat16 or float16", dtype)
+def _cache_code(k_cache: torch.Tensor, v_cache: torch.Tensor) -> int:
+    """The kernels' code of the caches' type, once both are as `kv_cache_shapes` has them, dense and on the CPU."""
+    code = _CACHE_TYPES.get(v_cache.dtype)
     blocks, heads, block_size, head_dim = v_cache.shape
-    k_shape, v_shape = kv_cache_shapes(blocks, heads, head_dim, block_size)
-    keys = address("k_cache", k_cache, dtype, k_shape)
-    return keys, address("v_cache", v_cache, dtype, v_shape), _CACHE_TYPES[dtype]
+    fits = k_cache.shape == (blocks, heads, head_dim, block_size) and k_cache.dtype is v_cache.dtype
+    dense = k_cache.is_contiguous() and v_cache.is_contiguous() and k_cache.is_cpu and v_cache.is_cpu
+    if code is None or not fits or not dense or block_size not in BLOCK_SIZES or head_dim > MAX_HEAD_DIM:
+        raise ValueError(
+            "k_cache and v_cache must be contiguous CPU tensors of the shapes of kv_cache_shapes and one dtype of "
+            f"float32, bfloat16, float16; got {k_cache.dtype} {tuple(k_cache.shape)} and "
+            f"{v_cache.dtype} {tuple(v_cache.shape)}"
+        )
+    return code
+
+
+class _Rows(NamedTuple):
+    """The tensors that say where the rows of a step belong, and what the kernel is told of them."""
+
+    query_start: torch.Tensor
+    seq_lens: torch.Tensor
+    block_table: torch.Tensor
+    addresses: tuple[int, int, int]
+    num_seqs: int
+    table_stride: int
+
+
+_NO_ROWS = torch.empty(0, dtype=torch.int32)
+_last_rows = _Rows(_NO_ROWS, _NO_ROWS, _NO_ROWS, (0, 0, 0), 0, 0)
+
+
+def _rows(query_start: torch.Tensor, seq_lens: torch.Tensor, block_table: torch.Tensor) -> _Rows:
+    """Check the three tensors; every layer of a step brings the same ones, so the last answer is kept."""
+    global _last_rows
+    last = _last_rows
+    if last.block_table is block_table and last.seq_lens is seq_lens and last.query_start is query_start:
+        return last
+    num_seqs, table_stride = block_table.shape
+    addresses = (
+        address("query_start", query_start, torch.int32, (num_seqs + 1,)),
+        address("seq_lens", seq_lens, torch.int32, (num_seqs,)),
+        address("block_table", block_table, torch.int32, (num_seqs, table_stride)),
+    )
+    _last_rows = _Rows(query_start, seq_lens, block_table, addresses, num_seqs, table_stride)
+    return _last_rows
 
 
 def write_kv(
@@ -63,16 +101,15 @@ def write_kv(
     tokens = k.shape[0]
     require(k.shape == (tokens, heads, head_dim), "k has shape {}, the cache {}", k.shape, (heads, head_dim))
     require(v.shape == k.shape and v.dtype is torch.float32, "v must have k's shape and be float32")
-    keys, values, code = _cache_addresses(k_cache, v_cache)
-    slots = address("slot_mapping", slot_mapping, torch.int64, (tokens,))
+    code = _cache_code(k_cache, v_cache)
     native.write_kv(
         k.data_ptr(),
         v.data_ptr(),
         k.stride(0),
         v.stride(0),
-        keys,
-        values,
-        slots,
+        k_cache.data_ptr(),
+        v_cache.data_ptr(),
+        address("slot_mapping", slot_mapping, torch.int64, (tokens,)),
         tokens,
         blocks,
         heads,
@@ -130,24 +167,22 @@ def paged_attention(
         )
     q = dense_heads("q", q)
     rows, heads, head_dim = q.shape
-    blocks, kv_heads, block_size, _ = v_cache.shape
-    num_seqs, table_stride = block_table.shape
-    require(v_cache.shape[3] == head_dim, "q has head_dim {}, the cache {}", head_dim, v_cache.shape[3])
+    blocks, kv_heads, block_size, cache_dim = v_cache.shape
+    require(cache_dim == head_dim, "q has head_dim {}, the cache {}", head_dim, cache_dim)
     require(heads % kv_heads == 0, "{} query heads must be a multiple of {} key heads", heads, kv_heads)
-    keys, values, code = _cache_addresses(k_cache, v_cache)
+    code = _cache_code(k_cache, v_cache)
+    step = _rows(query_start, seq_lens, block_table)
     out = torch.empty(rows, heads * head_dim)
     native.paged_attention(
         q.data_ptr(),
         q.stride(0),
         out.data_ptr(),
-        keys,
-        values,
-        address("query_start", query_start, torch.int32, (num_seqs + 1,)),
-        address("seq_lens", seq_lens, torch.int32, (num_seqs,)),
-        address("block_table", block_table, torch.int32, (num_seqs, table_stride)),
+        k_cache.data_ptr(),
+        v_cache.data_ptr(),
+        *step.addresses,
         rows,
-        num_seqs,
-        table_stride,
+        step.num_seqs,
+        step.table_stride,
         blocks,
         heads,
         kv_heads,

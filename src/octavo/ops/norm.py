@@ -11,11 +11,13 @@ from octavo.ops.operands import address, require
 
 def _rows(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int, int]]:
     """`x` with a dense last dimension, and its rows as (outer, inner, outer stride, inner stride)."""
-    if x.dim() not in (2, 3) or x.stride(-1) != 1:
+    strides = x.stride()
+    if len(strides) not in (2, 3) or strides[-1] != 1:
         x = x.reshape(-1, x.shape[-1]).contiguous()
-    if x.dim() == 2:
-        return x, (x.shape[0], 1, x.stride(0), 0)
-    return x, (x.shape[0], x.shape[1], x.stride(0), x.stride(1))
+        strides = x.stride()
+    if len(strides) == 2:
+        return x, (x.shape[0], 1, strides[0], 0)
+    return x, (x.shape[0], x.shape[1], strides[0], strides[1])
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -35,7 +37,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     cols = x.shape[-1]
     weights = address("weight", weight, torch.float32, (cols,))
     rows, layout = _rows(x)
-    out = torch.empty(x.shape)
+    out = torch.empty(*x.shape)
     native.norm(False, rows.data_ptr(), weights, 0, out.data_ptr(), *layout, cols, eps)
     return out
 
@@ -50,6 +52,6 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
     weights = address("weight", weight, torch.float32, (cols,))
     biases = 0 if bias is None else address("bias", bias, torch.float32, (cols,))
     rows, layout = _rows(x)
-    out = torch.empty(x.shape)
+    out = torch.empty(*x.shape)
     native.norm(True, rows.data_ptr(), weights, biases, out.data_ptr(), *layout, cols, eps)
     return out

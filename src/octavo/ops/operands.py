@@ -23,7 +23,10 @@ def address(name: str, tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[in
 
 def dense_heads(name: str, x: torch.Tensor) -> torch.Tensor:
     """[M, heads, head_dim] with dense heads in each row, however far apart the rows are; copied only if it must be."""
-    require(x.dim() == 3, "{} must have 3 dimensions (rows, heads, head_dim), got {}", name, x.dim())
-    if x.stride(2) == 1 and x.stride(1) == x.shape[2]:
+    strides = x.stride()
+    require(
+        len(strides) == 3, "{} must have 3 dimensions (rows, heads, head_dim), got {}", name, len(strides)
+    )
+    if strides[2] == 1 and strides[1] == x.shape[2]:
         return x
     return x.contiguous()

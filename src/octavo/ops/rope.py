@@ -27,25 +27,26 @@ def rope(
     """
     max_pos, rot_dim = cos_sin.shape
     require(x.dim() == 3, "x must have 3 dimensions (rows, heads, head_dim), got {}", x.dim())
+    rows, heads, head_dim = x.shape
     require(
-        rot_dim % 2 == 0 and rot_dim <= min(x.shape[2], _MAX_ROT_DIM),
+        rot_dim % 2 == 0 and rot_dim <= min(head_dim, _MAX_ROT_DIM),
         "cos_sin has rot_dim {}, must be even and at most head_dim {}",
         rot_dim,
-        x.shape[2],
+        head_dim,
     )
     native = native_for(x)
     if native is None:
         return reference.rope(x, positions, cos_sin, interleaved)
-    require(x.stride(2) == 1, "x must have a dense last dimension")
-    rows, heads = x.shape[0], x.shape[1]
+    row_stride, head_stride, element_stride = x.stride()
+    require(element_stride == 1, "x must have a dense last dimension")
     native.rope(
         x.data_ptr(),
         address("positions", positions, torch.int64, (rows,)),
         address("cos_sin", cos_sin, torch.float32, (max_pos, rot_dim)),
         rows,
         heads,
-        x.stride(0),
-        x.stride(1),
+        row_stride,
+        head_stride,
         rot_dim,
         max_pos,
         interleaved,
