@@ -14,6 +14,7 @@ from octavo.models.spec import DecoderSpec, with_windows
 def llama(hf: HFConfig, window: int = 0) -> DecoderSpec:
     """A Llama; Mistral's older models see only `window` tokens back in every layer."""
     hf.expect("hidden_act", "silu")
+    hf.expect("rope_interleaved", False)
     bias, rope, norm = hf.bool("attention_bias", False), hf.rope(), RMSNorm(hf.rms_eps())
     attention = Attention(
         heads=hf.num_heads(),

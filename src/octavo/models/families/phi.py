@@ -10,8 +10,10 @@ from octavo.models.spec import DecoderSpec, with_windows
 
 def phi3(hf: HFConfig) -> DecoderSpec:
     hf.expect("hidden_act", "silu")
-    for setting in ("attention_bias", "mlp_bias"):
+    for setting in ("attention_bias", "mlp_bias", "lm_head_bias"):
         hf.expect(setting, False)
+    for setting in ("full_attn_mod", "interpolate_factor"):  # Phi-4-mini states them
+        hf.expect(setting, 1)
     rope, norm = hf.rope(), RMSNorm(hf.rms_eps())
     attention = Attention(
         heads=hf.num_heads(),

@@ -21,6 +21,7 @@ def qwen3(hf: HFConfig) -> DecoderSpec:
 
 def _qwen(hf: HFConfig, *, bias: bool, out_bias: bool, qk_norm: RMSNorm | None = None) -> DecoderSpec:
     hf.expect("hidden_act", "silu")
+    hf.expect("use_mrope", False)
     rope, norm = hf.rope(), RMSNorm(hf.rms_eps())
     attention = Attention(
         heads=hf.num_heads(),
