@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from pathlib import Path
 
 import pytest
 from tests.tokenizers.gguf_files import Value, write_gguf
 
-from octavo.lib.errors import CheckpointError, UnsupportedModelError
+from octavo.lib.errors import CheckpointError, OctavoError, UnsupportedModelError
 from octavo.tokenizers import Tokenizer, load_tokenizer
 from octavo.tokenizers.gguf.greedy import unescape
 from octavo.tokenizers.gguf.partition import Partition, SpecialToken
@@ -71,6 +73,17 @@ def test_end_of_answer_is_known_by_its_spelling(tmp_path: Path) -> None:
     tokenizer = byte_level(tmp_path)
     assert tokenizer.eos_token_ids == (260, 262)
     assert 262 in tokenizer.special_ids
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(3, True), (4, False), (1, False)])
+def test_the_end_of_a_tag_ends_an_answer_only_as_a_control_token(
+    tmp_path: Path, kind: int, ends: bool
+) -> None:
+    tokenizer = byte_level(
+        tmp_path, tokens=[*ALPHABET, "he", "hel", "Ġw", "</s>"], token_type=[1] * 259 + [kind]
+    )
+    assert (259 in tokenizer.eos_token_ids) == ends
+    assert (259 in tokenizer.special_ids) == ends
 
 
 def test_words_that_are_tokens_need_no_merges(tmp_path: Path) -> None:
@@ -244,6 +257,56 @@ def test_digits_before_letters_stay_whole_where_the_pattern_wants_a_border() -> 
 def test_a_long_run_of_digits_takes_linear_time(tmp_path: Path) -> None:
     text = "1" * 100_001
     assert len(DigitGroups(r"(?<!\d)\d++\b").split(text)) == 33_334
+
+
+SMALL_FILES: dict[str, dict[str, Value]] = {
+    "gpt2": {
+        "model": "gpt2",
+        "pre": "gpt-2",
+        "tokens": [*ALPHABET, "he", "<|im_end|>"],
+        "token_type": [1] * 257 + [3],
+        "merges": ["h e"],
+        "eos_token_id": 257,
+    },
+    "llama": {
+        "model": "llama",
+        "tokens": ["<unk>", "<s>", "</s>", *BYTES, "▁", "a", "▁a"],
+        "token_type": [2, 3, 3] + [6] * 256 + [1] * 3,
+        "scores": [0.0] * 259 + [-1.0, -2.0, -3.0],
+    },
+    "t5": {
+        "model": "t5",
+        "tokens": ["<pad>", "</s>", "<unk>", "▁", "a", "▁a"],
+        "token_type": [3, 3, 2, 1, 1, 1],
+        "scores": [0.0, 0.0, 0.0, -1.0, -2.0, -3.0],
+        "precompiled_charsmap": [8, 0, 0, 0, *b"\x00\x04\x00\x00\x61\x01\x00\x00", *b"b\x00c\x00"],
+    },
+    "bert": {
+        "model": "bert",
+        "tokens": ["[UNK]", "[CLS]", "[SEP]", "▁a", "b"],
+        "token_type": [3, 3, 3, 1, 1],
+        "unknown_token_id": 0,
+        "cls_token_id": 1,
+        "seperator_token_id": 2,
+    },
+    "rwkv": {"model": "rwkv", "tokens": ["<s>", "a", "\\x00"], "token_type": [3, 1, 1]},
+}
+
+
+@pytest.mark.parametrize("kind", SMALL_FILES)
+def test_flipped_bits_are_a_clean_error_or_no_harm(tmp_path: Path, kind: str) -> None:
+    path = write_gguf(tmp_path / "vocabulary.gguf", SMALL_FILES[kind])
+    whole = bytearray(path.read_bytes())
+    rng = random.Random(kind)
+    for _ in range(150):
+        at, bit = rng.randrange(len(whole)), 1 << rng.randrange(8)
+        whole[at] ^= bit
+        path.write_bytes(whole)
+        with contextlib.suppress(OctavoError):  # nothing but an error of our own may come out
+            tokenizer = load_tokenizer(path)
+            ids = tokenizer.encode("a hello ab </s>\x00é")
+            tokenizer.decode(ids, skip_special_tokens=False)
+        whole[at] ^= bit
 
 
 @pytest.mark.parametrize("blob", [b"\x01", b"\x08\0\0\0abcd", b"\x04\0\0\0abcd", b"\x04\0\0\0abcdx"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
+from octavo.lib.errors import CheckpointError
 from octavo.tokenizers.pieces import SPACE_MARK
 
 _UNKNOWN_PENALTY = 10.0
@@ -50,7 +51,10 @@ class Charsmap:
         return found and (found[0], self._text(found[1]))
 
     def _text(self, offset: int) -> str:
-        return self._texts[offset : self._texts.index(0, offset)].decode("utf-8", "replace")
+        end = self._texts.find(0, offset)
+        if end < 0:
+            raise CheckpointError("The tokenizer's normalisation map points outside of its texts.")
+        return self._texts[offset:end].decode("utf-8", "replace")
 
 
 def _base(unit: int) -> int:

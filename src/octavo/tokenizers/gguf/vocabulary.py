@@ -43,7 +43,6 @@ END_OF_ANSWER = frozenset(
         "<|calls|>",
         "<end_of_turn>",
         "<|endoftext|>",
-        "</s>",
         "<|eom_id|>",
         "<EOT>",
         "_<EOT>",
@@ -58,6 +57,8 @@ END_OF_ANSWER = frozenset(
         "[e~[",
     }
 )
+# Where this is plain text (the end of an HTML tag, as in Qwen 2 and Gemma), it ends nothing; llama.cpp differs here.
+END_OF_SENTENCE = "</s>"
 # Fill-in-the-middle tokens after which a completion is over, by the key that may name them.
 FILL_IN_ENDS = {
     "fim_pad_token_id": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
@@ -223,6 +224,8 @@ def _find_ends(vocabulary: Vocabulary, metadata: Mapping[str, object]) -> None:
         kinds[ids[text]] = Kind.CONTROL
     ends.update(ids[text] for text in looks if text in END_OF_ANSWER)
     ends.update(vocabulary.special[role] for role in ("eos", "eot", "eom") if role in vocabulary.special)
+    if END_OF_SENTENCE in ids and kinds[ids[END_OF_SENTENCE]] == Kind.CONTROL:
+        ends.add(ids[END_OF_SENTENCE])
     _correct(vocabulary)
 
 
@@ -236,6 +239,3 @@ def _correct(vocabulary: Vocabulary) -> None:
     if "<|end|>" in ids and (harmony or solar):
         ends.discard(ids["<|end|>"])
         kinds[ids["<|end|>"]] = Kind.USER_DEFINED
-    if "</s>" in ids and any(ids.get(text) in ends for text in ("<|tool_response>", "<|plamo:eos|>")):
-        ends.discard(ids["</s>"])
-        kinds[ids["</s>"]] = Kind.NORMAL

@@ -5,11 +5,10 @@ A GGUF file writes the start of a word with U+2581 and leaves out WordPiece's "#
 
 from __future__ import annotations
 
-from tokenizers import Tokenizer as RustTokenizer
-from tokenizers import models, normalizers, pre_tokenizers
-
 from octavo.tokenizers.gguf.vocabulary import Kind, Vocabulary
 from octavo.tokenizers.pieces import SPACE_MARK
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers import models, normalizers, pre_tokenizers
 
 CONTINUATION = "##"
 
@@ -21,12 +20,17 @@ class WordPiece:
         vocabulary: The tokens.
         lowercase: Whether the vocabulary is uncased.
         strip_accents: Whether accents are left out.
+
+    Raises:
+        CheckpointError: There is no token for unknown words.
     """
 
     def __init__(self, vocabulary: Vocabulary, lowercase: bool, strip_accents: bool) -> None:
         texts = wordpiece_texts(vocabulary)
         unknown = texts[vocabulary.special["unk"]] if "unk" in vocabulary.special else "[UNK]"
         ids = {text: token_id for token_id, text in enumerate(texts)}
+        if unknown not in ids:
+            raise vocabulary.error(f"the vocabulary has no token {unknown!r} for unknown words")
         self._rust = RustTokenizer(models.WordPiece(ids, unk_token=unknown))
         self._rust.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
         self._rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
