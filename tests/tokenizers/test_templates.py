@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from octavo.lib.errors import InvalidRequestError
-from octavo.tokenizers import content_format, render_chat
+from octavo.tokenizers.chat import render_chat
+from octavo.tokenizers.chat_format import content_format
 from tests.tokenizers.goldens import models_folder
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from octavo.lib.errors import CheckpointError, InvalidRequestError
-from octavo.tokenizers import check_template, choose_template, content_format, prepare_messages, render_chat
+from octavo.tokenizers.chat import check_template, choose_template, render_chat
+from octavo.tokenizers.chat_format import content_format, prepare_messages
 from octavo.tokenizers.chat_sandbox import Limits
 
 CHATML = (

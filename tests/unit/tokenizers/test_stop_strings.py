@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers import StopStrings
 
+STEADY = settings(deadline=None, derandomize=True, database=None)
 letters = st.text(alphabet="abc", max_size=12)
 stop_lists = st.lists(st.text(alphabet="abc", min_size=1, max_size=5), max_size=4)
 
@@ -28,6 +29,7 @@ def held_back(text: str, stops: list[str]) -> int:
     return max((n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)
 
 
+@STEADY
 @given(pieces=st.lists(letters, max_size=8), stops=stop_lists, include=st.booleans())
 def test_it_equals_the_plain_search(pieces: list[str], stops: list[str], include: bool) -> None:
     text = "".join(pieces)
@@ -41,6 +43,7 @@ def test_it_equals_the_plain_search(pieces: list[str], stops: list[str], include
         assert (got, watch.matched) == (text[: at + len(stop) * include], stop)
 
 
+@STEADY
 @given(pieces=st.lists(letters, max_size=8), stops=stop_lists)
 def test_it_holds_back_no_more_than_may_become_a_stop(pieces: list[str], stops: list[str]) -> None:
     watch = StopStrings(stops)

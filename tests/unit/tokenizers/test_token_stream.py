@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.tokenizers import Tokenizer, TokenizerInfo, TokenStream
 from octavo.tokenizers.pieces import Pieces, without_leading_space
 
 SPECIAL = 0
+STEADY = settings(deadline=None, derandomize=True, database=None)
 
 
 class NoEncoder:
@@ -38,6 +39,7 @@ ONE_BYTE_TOKENS = make([b"<s>", *(bytes([byte]) for byte in range(256))])
 ids_of_pieces = st.lists(st.integers(0, len(PIECES) - 1), max_size=30)
 
 
+@STEADY
 @given(ids=ids_of_pieces, skip=st.booleans(), leading_space=st.booleans())
 def test_deltas_joined_are_the_whole_decode(ids: list[int], skip: bool, leading_space: bool) -> None:
     tokenizer = make(PIECES, leading_space)
@@ -46,6 +48,7 @@ def test_deltas_joined_are_the_whole_decode(ids: list[int], skip: bool, leading_
     assert "".join(deltas) + stream.finish() == tokenizer.decode(ids, skip_special_tokens=skip)
 
 
+@STEADY
 @given(prompt=ids_of_pieces, ids=ids_of_pieces, skip=st.booleans(), leading_space=st.booleans())
 def test_after_a_prompt_the_stream_is_what_the_answer_adds(
     prompt: list[int], ids: list[int], skip: bool, leading_space: bool
@@ -60,6 +63,7 @@ def test_after_a_prompt_the_stream_is_what_the_answer_adds(
     assert settled + text == whole
 
 
+@STEADY
 @given(text=st.text(max_size=40))
 def test_a_character_is_never_split(text: str) -> None:
     stream = TokenStream(ONE_BYTE_TOKENS)

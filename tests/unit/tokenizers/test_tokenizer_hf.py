@@ -12,6 +12,7 @@ from tests.tokenizers.random_text import random_texts
 
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.tokenizers import TokenStream, load_tokenizer
+from octavo.tokenizers.chat import render_chat
 from octavo.tokenizers.pieces import byte_alphabet
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as RustTokenizer
@@ -186,6 +187,23 @@ def test_named_templates_of_the_configuration(tmp_path: Path) -> None:
         "default": "D",
         "rag": "R",
     }
+
+
+def test_a_template_that_writes_bos_has_it_once(tmp_path: Path) -> None:
+    rust = byte_level()
+    rust.add_special_tokens(SPECIAL)
+    bos = ("<s>", rust.token_to_id("<s>"))
+    rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[bos])
+    template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    folder = write(tmp_path, rust, {"chat_template": template})
+    ours, theirs = load_tokenizer(folder), reference(folder)
+    messages = [{"role": "user", "content": "hello"}]
+    assert ours.chat_template is not None
+    text = render_chat(ours.chat_template, messages, special_tokens=ours.special_tokens)
+    ids = ours.encode(text, add_special_tokens=False)
+    assert ids == theirs.apply_chat_template(messages, tokenize=True, return_dict=False)
+    assert ids.count(bos[1]) == 1
+    assert ours.info.add_bos
 
 
 def test_truncation_and_padding_in_the_file_are_not_for_serving(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.tokenizers.gguf_files import Value, write_gguf
 
 from octavo.lib.errors import CheckpointError, OctavoError, UnsupportedModelError
 from octavo.tokenizers import Tokenizer, load_tokenizer
+from octavo.tokenizers.chat import render_chat
 from octavo.tokenizers.gguf.greedy import unescape
 from octavo.tokenizers.gguf.partition import Partition, SpecialToken
 from octavo.tokenizers.gguf.pretokenizers import PRE_TOKENIZERS, DigitGroups
@@ -213,6 +214,14 @@ def test_chat_templates_by_name(tmp_path: Path) -> None:
     )
     assert tokenizer.chat_template == "D"
     assert tokenizer.chat_templates == {"default": "D", "tool_use": "T"}
+
+
+def test_a_template_that_writes_bos_has_it_once(tmp_path: Path) -> None:
+    template: dict[str, Value] = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}"}
+    tokenizer = byte_level(tmp_path, add_bos_token=True, **template)
+    messages = [{"role": "user", "content": "hel"}]
+    text = render_chat(str(tokenizer.chat_template), messages, special_tokens=tokenizer.special_tokens)
+    assert tokenizer.encode(text, add_special_tokens=False) == tokenizer.encode("hel") == [259, 257]
 
 
 def test_special_tokens_go_by_length_then_from_left_to_right() -> None:
