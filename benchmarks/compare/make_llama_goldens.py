@@ -1,11 +1,8 @@
-"""Make the golden files of tests/golden from llama.cpp's own programs.
+"""Make the golden files of tests/golden from llama.cpp (tests/golden/README.md says what is in them and why).
 
-    python benchmarks/compare/make_llama_goldens.py --bin LLAMA_BIN_FOLDER --model MODEL.gguf --name smollm2-q4_1 [--make-text]
+    python benchmarks/compare/make_llama_goldens.py --source LLAMA_CPP --bin BUILD/bin --model MODEL.gguf --name smollm2-q4_1
 
-Greedy continuations and their top-2 gaps come from llama-server, perplexity from llama-perplexity; both with a float32
-cache and without flash attention, so that what is compared is arithmetic on weights and activations. How many
-continuations llama.cpp's own default cache (float16) leaves unchanged is recorded beside them.
-`--make-text` first writes the perplexity text: the prompts continued by sampling from the given model.
+Needs a built llama.cpp (libllama and llama-perplexity), g++ and the `gguf` package. Takes some minutes a model.
 """
 
 from __future__ import annotations
@@ -14,123 +11,150 @@ import argparse
 import json
 import re
 import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
+
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
-PORT = 18431
-FLOAT32_CACHE = ["-fa", "off", "-ctk", "f32", "-ctv", "f32"]
 NUM_TOKENS = 32
-PERPLEXITY_CONTEXT = 512
+CONTEXT = 512
+# What is compared is arithmetic on weights and activations, so the reference keeps its cache in float32 too.
+PERPLEXITY_FLAGS = [
+    "-c",
+    str(CONTEXT),
+    "-b",
+    str(CONTEXT),
+    "-fa",
+    "off",
+    "-ctk",
+    "f32",
+    "-ctv",
+    "f32",
+    "-t",
+    "1",
+]
 
 
-def post(path: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{PORT}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=300) as reply:
-        return json.load(reply)
+def build(source: Path, binaries: Path, target: Path) -> None:
+    command = ["g++", "-std=c++17", "-O2", f"-I{source / 'include'}", f"-I{source / 'ggml/include'}"]
+    command += [str(Path(__file__).with_name("llama_goldens.cpp")), "-o", str(target), f"-L{binaries}"]
+    command += ["-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{binaries}"]
+    subprocess.run(command, check=True)
 
 
-@contextmanager
-def server(folder: Path, model: Path, flags: list[str]) -> Iterator[None]:
-    command = [str(folder / "llama-server"), "-m", str(model), "-c", "2048", "-t", "2", "-np", "1"]
-    command += ["--host", "127.0.0.1", "--port", str(PORT), *flags]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until_ready(process)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def wait_until_ready(process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.2)
-    raise SystemExit(f"llama-server ended with {process.returncode}")
-
-
-def tokenize(text: str) -> list[int]:
-    ids: list[int] = post("/tokenize", {"content": text, "add_special": True})["tokens"]
-    return ids
-
-
-def continue_greedily(ids: list[int]) -> dict[str, Any]:
-    """Up to 32 greedy tokens and, at each, how far the best logit is above the second."""
-    body = {"prompt": ids, "n_predict": NUM_TOKENS, "temperature": 0, "n_probs": 2, "cache_prompt": False}
-    steps = post("/completion", body)["completion_probabilities"]
-    gaps = [step["top_logprobs"][0]["logprob"] - step["top_logprobs"][1]["logprob"] for step in steps]
-    return {"prompt": ids, "output": [step["id"] for step in steps], "gaps": [round(gap, 4) for gap in gaps]}
-
-
-def sample_text(prompts: list[str]) -> str:
-    pieces = []
-    for seed, prompt in enumerate(prompts):
-        body = {"prompt": prompt, "n_predict": 90, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-        pieces.append(
-            prompt + post("/completion", {**body, "seed": seed, "cache_prompt": False})["content"].rstrip()
+def expand(model: Path, target: Path) -> None:
+    """The same model with every weight in float32: without rounding of activations its answers are well defined."""
+    reader = gguf.GGUFReader(model)
+    architecture = reader.get_field("general.architecture")
+    assert architecture is not None
+    writer = gguf.GGUFWriter(target, architecture.contents())
+    for field in reader.fields.values():
+        if not field.name.startswith("GGUF.") and field.name != "general.architecture":
+            kind = field.types[0]
+            element = field.types[-1] if kind is gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), kind, sub_type=element)
+    for tensor in reader.tensors:
+        shape = [int(size) for size in reversed(tensor.shape)]
+        writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), 4 * int(np.prod(shape)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor in reader.tensors:
+        writer.write_tensor_data(
+            np.ascontiguousarray(gguf.dequantize(tensor.data, tensor.tensor_type), np.float32)
         )
-    return "\n\n".join(pieces) + "\n"
+    writer.close()
 
 
-def perplexity(folder: Path, model: Path) -> dict[str, Any]:
-    command = [str(folder / "llama-perplexity"), "-m", str(model), "-f", str(GOLDEN / "text.txt"), "-t", "2"]
-    command += ["-c", str(PERPLEXITY_CONTEXT), "-b", str(PERPLEXITY_CONTEXT), *FLOAT32_CACHE]
+def tokenize(tool: Path, model: Path, texts: list[str]) -> list[list[int]]:
+    result = subprocess.run(
+        [tool, model, "tokenize"],
+        input="".join(text + "\0" for text in texts).encode(),
+        capture_output=True,
+        check=True,
+    )
+    return [[int(word) for word in line.split()] for line in result.stdout.decode().splitlines()]
+
+
+def continuations(tool: Path, model: Path, cache: str, prompts: list[list[int]]) -> list[dict[str, Any]]:
+    """Greedy tokens, and at each how far the best logit is above the second."""
+    lines = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
+    command = [tool, model, "greedy", cache, str(NUM_TOKENS)]
+    result = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    return [parse(line) for line in result.stdout.splitlines()]
+
+
+def parse(line: str) -> dict[str, Any]:
+    pairs = [word.split(":") for word in line.split()]
+    return {"tokens": [int(token) for token, _ in pairs], "gaps": [round(float(gap), 4) for _, gap in pairs]}
+
+
+def spread(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> dict[str, float]:
+    """How far two sets of continuations agree: identical ones, and the mean change of the gap up to where they part."""
+    changes: list[float] = []
+    for one, other in zip(first, second, strict=True):
+        for token, gap, other_token, other_gap in zip(
+            one["tokens"], one["gaps"], other["tokens"], other["gaps"], strict=False
+        ):
+            changes.append(abs(gap - other_gap) if token == other_token else gap + other_gap)
+            if token != other_token:
+                break
+    same = sum(one["tokens"] == other["tokens"] for one, other in zip(first, second, strict=True))
+    return {"identical": same, "mean_gap_change": round(float(np.mean(changes)), 4)}
+
+
+def perplexity(binaries: Path, model: Path) -> dict[str, Any]:
+    command = [binaries / "llama-perplexity", "-m", model, "-f", GOLDEN / "text.txt", *PERPLEXITY_FLAGS]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     output = result.stdout + result.stderr
     value = re.search(r"Final estimate: PPL = ([\d.]+)", output)
     chunks = re.search(r"calculating perplexity over (\d+) chunks", output)
     if value is None or chunks is None:
         raise SystemExit(output[-2000:])
-    return {"value": float(value[1]), "chunks": int(chunks[1]), "context": PERPLEXITY_CONTEXT}
+    return {"value": float(value[1]), "chunks": int(chunks[1]), "context": CONTEXT}
 
 
-def version(folder: Path) -> str:
+def version(binaries: Path) -> str:
     result = subprocess.run(
-        [str(folder / "llama-server"), "--version"], capture_output=True, text=True, check=True
+        [binaries / "llama-perplexity", "--version"], capture_output=True, text=True, check=True
     )
     return next(line for line in (result.stdout + result.stderr).splitlines() if "version" in line)
 
 
+def make(tool: Path, binaries: Path, model: Path, folder: Path) -> dict[str, Any]:
+    prompts = tokenize(tool, model, json.loads((GOLDEN / "prompts.json").read_text()))
+    expand(model, folder / "expanded.gguf")
+    quantized = continuations(tool, model, "f32", prompts)
+    return {
+        "model": model.name,
+        "llama_cpp": version(binaries),
+        "prompts": prompts,
+        "float32_weights": continuations(tool, folder / "expanded.gguf", "f32", prompts),
+        "quantized_weights": quantized,
+        "quantized_spread": spread(quantized, continuations(tool, model, "f16", prompts)),
+        "perplexity": perplexity(binaries, model),
+        "text": tokenize(tool, model, [(GOLDEN / "text.txt").read_text()])[0],
+    }
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", type=Path, required=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--source", type=Path, required=True, help="llama.cpp's source tree")
+    parser.add_argument("--bin", type=Path, required=True, help="folder of its libraries and programs")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--make-text", action="store_true")
     args = parser.parse_args()
-    prompts = json.loads((GOLDEN / "prompts.json").read_text())
-    with server(args.bin, args.model, FLOAT32_CACHE):
-        if args.make_text:
-            (GOLDEN / "text.txt").write_text(sample_text(prompts))
-        answers = [continue_greedily(tokenize(prompt)) for prompt in prompts]
-        text_ids = tokenize((GOLDEN / "text.txt").read_text())
-    with server(args.bin, args.model, []):
-        half = [continue_greedily(answer["prompt"])["output"] == answer["output"] for answer in answers]
-    golden = {
-        "model": args.model.name,
-        "llama_cpp": version(args.bin),
-        "flags": FLOAT32_CACHE,
-        "same_with_default_cache": sum(half),
-        "perplexity": {**perplexity(args.bin, args.model), "token_ids": text_ids},
-        "answers": answers,
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        tool = Path(folder) / "llama_goldens"
+        build(args.source, args.bin, tool)
+        golden = make(tool, args.bin, args.model, Path(folder))
     (GOLDEN / f"{args.name}.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
-    print(
-        args.name,
-        {key: golden[key] for key in ("llama_cpp", "same_with_default_cache")},
-        golden["perplexity"]["value"],
-    )
+    print(args.name, golden["llama_cpp"], golden["quantized_spread"], golden["perplexity"])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ EngineArgs().create_engine_config()
 def modules_after(code: str) -> set[str]:
     """Top-level modules that are loaded once `code` has run in a fresh interpreter."""
     report = "import sys; print(*{name.split('.')[0] for name in sys.modules})"
-    answer = subprocess.run([sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
+    )
     return set(answer.stdout.split())
 
 

@@ -7,7 +7,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -33,14 +33,13 @@ def generate(
 ) -> AsyncGenerator[RequestOutput]:
     """Hand one prompt to the engine. Closing the generator aborts the request there."""
     # The suffix keeps two requests apart that a client gave the same id.
-    outputs = state.engine.generate(
+    return state.engine.generate(
         {"prompt_token_ids": prompt_token_ids},
         params,
         f"{request_id}-{uuid.uuid4().hex[:8]}",
         priority=body.priority,
         cache_salt=body.cache_salt,
     )
-    return cast(AsyncGenerator[RequestOutput], outputs)
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
