@@ -67,6 +67,8 @@ $(STAMPS)/build-tools: $(STAMPS)/venv constraints.txt
 
 $(STAMPS)/package: $(STAMPS)/build-tools pyproject.toml constraints.txt $(CSRC)
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install -q -c constraints.txt --no-build-isolation -e .
+	@# Start-up counts: compile our modules now, even where the environment forbids writing bytecode later.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q src/octavo
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/package
