@@ -120,14 +120,19 @@ def digests(stepper: Stepper) -> dict[str, dict[int, bytes]]:
 
 
 def run_all(
-    subject: Subject, requests: dict[str, tuple[Sequence[int], int]], num_threads: int = 2, **options: Any
+    subject: Subject,
+    requests: dict[str, tuple[Sequence[int], int]],
+    num_threads: int = 2,
+    watched: Sequence[str] | None = None,
+    **options: Any,
 ) -> Stepper:
+    """Run requests together and compare them (or only those `watched`) with their solo runs."""
     stepper = Stepper(subject.model, runner=RecordingRunner, **options)
     with threads(num_threads):
         for request_id, (prompt, count) in requests.items():
             stepper.add(request_id, prompt, greedy(count))
         stepper.run()
-    subject.check(stepper, requests)
+    subject.check(stepper, requests if watched is None else {name: requests[name] for name in watched})
     return stepper
 
 
@@ -159,9 +164,9 @@ def test_digests_tell_sequences_apart(subject: Subject) -> None:
 
 @pytest.mark.parametrize("size", [2, 7, 32])
 def test_in_a_batch(subject: Subject, size: int) -> None:
-    requests = {"watched": (subject.prompt(37, 0), 6)}
-    requests |= {f"r{i}": (subject.prompt(3 + 5 * (i % 9), i), 2 + i % 6) for i in range(1, size)}
-    stepper = run_all(subject, requests)
+    requests = {"first": (subject.prompt(37, 0), 6)}
+    requests |= {f"r{i}": (subject.prompt(1 + 4 * (i % 7), i), 1 + i % 5) for i in range(1, size)}
+    stepper = run_all(subject, requests, watched=["first", "r1", f"r{size // 2}", f"r{size - 1}"])
     assert stepper.step_sizes.count(1) < 6  # they did run together
 
 
@@ -190,10 +195,10 @@ def test_after_a_prefix_cache_hit(subject: Subject) -> None:
 
 
 def test_after_preemption(subject: Subject) -> None:
-    probe = Stepper(subject.model)
-    groups = len(probe.layout.groups)
-    requests = {f"r{i}": (subject.prompt(40 + i, i), 20) for i in range(3)}
-    stepper = run_all(subject, requests, num_blocks=groups * 10)
+    pages = Stepper(subject.model).scheduler.kv.pages_for
+    # Both begin side by side; the second takes the last pages first, and the first takes them back.
+    requests = {"first": (subject.prompt(40, 0), 20), "second": (subject.prompt(47, 1), 20)}
+    stepper = run_all(subject, requests, num_blocks=pages(60) + pages(47))
     assert stepper.num_preemptions > 0
 
 
