@@ -105,9 +105,10 @@ def _sentencepiece(vocabulary: Vocabulary, gguf: GGUFFile) -> _Parts:
 
 def _mergeable(vocabulary: Vocabulary) -> dict[str, int]:
     """The tokens that text may become: letters never make a control token or a byte token."""
-    kinds = (Kind.CONTROL, Kind.UNKNOWN, Kind.BYTE)
-    hidden = {vocabulary.tokens[token_id] for token_id in vocabulary.of_kind(*kinds)}
-    return {text: token_id for text, token_id in vocabulary.ids.items() if text not in hidden}
+    ids = vocabulary.ids.copy()
+    for token_id in vocabulary.of_kind(Kind.CONTROL, Kind.UNKNOWN, Kind.BYTE):
+        del ids[vocabulary.tokens[token_id]]
+    return ids
 
 
 def _unigram(vocabulary: Vocabulary, gguf: GGUFFile) -> _Parts:

@@ -39,11 +39,10 @@ class Partition:
         ordered = sorted(tokens, key=lambda token: -len(token.text.encode("utf-8")))
         self._rank = {token.text: rank for rank, token in enumerate(ordered)}
         self._tokens = ordered
-        self._lengths: dict[str, tuple[int, ...]] = {}
-        for token in ordered:
-            first = token.text[0]
-            self._lengths[first] = tuple(sorted({*self._lengths.get(first, ()), len(token.text)}))
-        letters = "".join(map(re.escape, self._lengths))
+        self._longest = max((len(token.text) for token in ordered), default=0)
+        # Every beginning of a spelling: where none goes on, no spelling does.
+        self._beginnings = {token.text[:end] for token in ordered for end in range(1, len(token.text))}
+        letters = "".join(map(re.escape, sorted({token.text[0] for token in ordered})))
         self._starts = re.compile(f"[{letters}]") if letters else None
 
     def split(self, text: str) -> list[Fragment]:
@@ -58,12 +57,19 @@ class Partition:
         if self._starts is None:
             return []
         found: set[int] = set()
+        rank, beginnings = self._rank, self._beginnings
+        before = ""
         for match in self._starts.finditer(text):
-            start = match.start()
-            for length in self._lengths[text[start]]:
-                rank = self._rank.get(text[start : start + length])
-                if rank is not None:
-                    found.add(rank)
+            window = text[match.start() : match.start() + self._longest]
+            if window == before:
+                continue  # a run of one letter
+            before = window
+            for end in range(1, len(window) + 1):
+                spelling = window[:end]
+                if spelling in rank:
+                    found.add(rank[spelling])
+                if spelling not in beginnings:
+                    break
         return [self._tokens[rank] for rank in sorted(found)]
 
 

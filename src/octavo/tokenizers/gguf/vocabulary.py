@@ -7,6 +7,7 @@ end-of-answer tokens are known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -134,7 +135,7 @@ class Vocabulary:
     model: str
     tokens: list[str]
     ids: dict[str, int]
-    kinds: list[int]
+    kinds: bytearray
     scores: list[float]
     special: dict[str, int]
     file: str
@@ -142,8 +143,8 @@ class Vocabulary:
 
     def of_kind(self, *kinds: Kind) -> list[int]:
         """Ids of the given kinds, ascending."""
-        wanted = frozenset(kinds)
-        return [i for i, kind in enumerate(self.kinds) if kind in wanted]
+        wanted = re.compile(b"[" + re.escape(bytes(kinds)) + b"]")
+        return [match.start() for match in wanted.finditer(self.kinds)]
 
     def error(self, message: str) -> CheckpointError:
         """An error that names the file."""
@@ -166,7 +167,7 @@ def read_vocabulary(gguf: GGUFFile) -> Vocabulary:
         tokens=tokens,
         ids=ids,
         kinds=_kinds(gguf, len(tokens)),
-        scores=[float(score) for score in _array(gguf, "scores", len(tokens))],
+        scores=_array(gguf, "scores", len(tokens)),
         special=_special_ids(metadata, model, len(tokens)),
         file=str(gguf.path),
     )
@@ -177,7 +178,8 @@ def read_vocabulary(gguf: GGUFFile) -> Vocabulary:
     return vocabulary
 
 
-def _array(gguf: GGUFFile, name: str, length: int) -> list[float] | list[int]:
+def _array(gguf: GGUFFile, name: str, length: int) -> list[float]:
+    """Numbers, one a token; none if the file has none."""
     values = gguf.metadata.get(PREFIX + name, [])
     if not isinstance(values, list) or (values and type(values[0]) not in (int, float)):
         raise CheckpointError(
@@ -188,14 +190,14 @@ def _array(gguf: GGUFFile, name: str, length: int) -> list[float] | list[int]:
             f"metadata key {PREFIX + name!r} has {len(values)} elements for {length} tokens",
             file=str(gguf.path),
         )
-    return values[:length]
+    return values if len(values) == length else values[:length]
 
 
-def _kinds(gguf: GGUFFile, length: int) -> list[int]:
-    kinds = [int(kind) for kind in _array(gguf, "token_type", length)] or [int(Kind.NORMAL)] * length
-    if kinds and not 0 <= min(kinds) <= max(kinds) <= max(Kind):
-        return [kind if 0 <= kind <= max(Kind) else int(Kind.UNDEFINED) for kind in kinds]
-    return kinds
+def _kinds(gguf: GGUFFile, length: int) -> bytearray:
+    kinds = _array(gguf, "token_type", length) or [Kind.NORMAL.value] * length
+    known = frozenset(Kind)
+    undefined = dict.fromkeys(set(kinds) - known, Kind.UNDEFINED.value)
+    return bytearray([undefined.get(kind, int(kind)) for kind in kinds] if undefined else map(int, kinds))
 
 
 def _special_ids(metadata: Mapping[str, object], model: str, size: int) -> dict[str, int]:
