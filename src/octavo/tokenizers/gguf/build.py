@@ -1,4 +1,8 @@
-"""From the metadata of a GGUF file to a tokenizer."""
+"""From the metadata of a GGUF file to a tokenizer.
+
+The format has no place for a normaliser (Qwen 2's `tokenizer.json`, say, composes letters and accents first), so a
+text is read as it is, as in llama.cpp.
+"""
 
 from __future__ import annotations
 
