@@ -35,7 +35,8 @@ def test_a_stream_is_addressed_not_consumed() -> None:
 
 
 def test_streams_are_uniform_and_differ() -> None:
-    numbers = np.array([[UniformStream(seed).at(index) for index in range(256)] for seed in range(32)])
+    streams = [UniformStream(seed) for seed in range(32)]
+    numbers = np.array([[stream.at(index) for index in range(256)] for stream in streams])
     assert numbers.min() >= 0.0
     assert numbers.max() < 1.0
     assert abs(numbers.mean() - 0.5) < 0.015
