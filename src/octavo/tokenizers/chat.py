@@ -97,12 +97,15 @@ def render_chat(
             "continue_final_message and add_generation_prompt exclude each other.",
             param="continue_final_message",
         )
-    chat = [_normalized(message) for message in messages]
-    tagged = _tag_final_message(chat, template) if continue_final_message else None
     if add_generation_prompt is None:
         add_generation_prompt = not continue_final_message
-    variables = {**(special_tokens or {}), **kwargs, "tools": tools, "documents": documents}
-    variables = {name: plain(value) for name, value in variables.items()}
+    given = {**(special_tokens or {}), **kwargs, "tools": tools, "documents": documents}
+    try:
+        chat = [_normalized(message) for message in messages]
+        variables = {name: plain(value) for name, value in given.items()}
+    except RecursionError as e:
+        raise InvalidRequestError("A message or a tool is nested too deeply.", param="messages") from e
+    tagged = _tag_final_message(chat, template) if continue_final_message else None
     variables |= {"messages": chat, "add_generation_prompt": add_generation_prompt}
     text = _render(template, variables, limits)
     return text if tagged is None else _cut_at_tag(text, tagged)
@@ -112,9 +115,13 @@ def plain(value: Any) -> Any:
     """A copy in JSON's types, which is all that a template may touch."""
     if value is None or type(value) in (str, int, float, bool):
         return value
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
+    # Of a subclass (an enum, say) only the plain value is kept, however it writes itself.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -147,7 +154,7 @@ def _tag_final_message(chat: list[Message], template: str) -> str:
     if isinstance(content, str):
         chat[-1]["content"] = content + _CONTINUE_TAG
         return content
-    for part in reversed(content):
+    for part in reversed(content) if isinstance(content, list) else ():
         if isinstance(part, dict) and isinstance(part.get("text"), str):
             text: str = part["text"]
             part["text"] = text + _CONTINUE_TAG

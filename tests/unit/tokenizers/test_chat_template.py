@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import time
 from typing import Any
 
@@ -112,6 +113,24 @@ def test_no_messages() -> None:
     assert caught.value.param == "messages"
     with pytest.raises(InvalidRequestError, match="must be an object"):
         render_chat(CHATML, ["hi"])  # type: ignore[list-item]
+
+
+def test_odd_values() -> None:
+    class Kind(str, enum.Enum):  # noqa: UP042  (a StrEnum writes itself plainly anyway)
+        A = "a"
+
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidRequestError, match="nested too deeply"):
+        render(CHATML, [{"role": "user", "content": deep}])
+    template = "{{ messages[0].content }} {{ x }} {{ y }}"
+    assert (
+        render(template, [{"role": "user", "content": Kind.A}], x=object(), y=(1, 2.5))
+        == "a <object> (1, 2.5)"
+    )
+    with pytest.raises(InvalidRequestError, match="needs a last message with text"):
+        render(CHATML, [{"role": "user", "content": 5}], continue_final_message=True)
 
 
 def test_special_tokens_and_variables() -> None:
