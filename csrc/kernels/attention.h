@@ -21,6 +21,16 @@ namespace {
 inline constexpr int kLanes = 16;
 inline constexpr int kSpanGroups = int(kSpanKeys) / kLanes;
 inline constexpr int kRowChunk = 6;
+// Registers, and how many of them 16 lanes take. What is chosen by them changes the speed, never the bits.
+inline constexpr int kRegisters = kFloatTileRows == 12 ? 32 : 16;
+inline constexpr int kPieces = kRegisters == 32 ? 1 : 2;
+// Groups of keys (or of columns) taken beside R rows so that all sums and one operand stay in registers.
+inline constexpr int groups_beside(int rows) {
+  const int fit = (kRegisters - rows - kPieces) / (kPieces * rows);
+  return fit < 1 ? 1 : fit < 8 ? fit : 8;
+}
+template <int R>
+inline constexpr int kBeside = groups_beside(R);
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -89,62 +99,97 @@ inline SpanPages<Page> span_pages(const AttentionArgs& a, const AttentionTile& t
   return s;
 }
 
+// sum[r][c] += scalar(r) * vector(c). The side that takes fewer registers is held, so that all sums stay in
+// theirs.
+template <int R, int C, class Scalar, class Vector>
+inline void add_products(f32x16 (&sum)[R][C], Scalar scalar, Vector vector) {
+  if constexpr (R + kPieces < kPieces * C + 1) {
+    f32x16 held[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) held[r] = broadcast(scalar(r));
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) {
+      const f32x16 lanes = vector(c);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sum[r][c] = fma(held[r], lanes, sum[r][c]);
+    }
+  } else {
+    f32x16 held[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) held[c] = vector(c);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const f32x16 factor = broadcast(scalar(r));
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) sum[r][c] = fma(factor, held[c], sum[r][c]);
+    }
+  }
+}
+
+template <int R, int C>
+inline void clear_sums(f32x16 (&sum)[R][C]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) sum[r][c] = zero_f32();
+  }
+}
+
 // ---- scores
 
 template <class Page, int R, int C>
 inline void score_block(const AttentionArgs& a, const float* const* q, const typename Page::Element* const* k,
                         float* scores) {
   f32x16 sum[R][C];
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) sum[r][c] = zero_f32();
-  }
+  clear_sums(sum);
   for (int64_t d = 0; d < a.head_dim; ++d) {
-    f32x16 key[C];
-    for (int c = 0; c < C; ++c) key[c] = Page::wide(k[c] + d * a.block_size);
-    for (int r = 0; r < R; ++r) {
-      const f32x16 query = broadcast(q[r][d]);
-      for (int c = 0; c < C; ++c) sum[r][c] = fma(query, key[c], sum[r][c]);
-    }
+    add_products(
+        sum, [&](int r) { return q[r][d]; }, [&](int c) { return Page::wide(k[c] + d * a.block_size); });
   }
   const f32x16 scale = broadcast(a.scale);
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) store(scores + r * kSpanKeys + c * kLanes, mul(sum[r][c], scale));
   }
 }
 
-template <class Page, int R>
-inline void score_rows(const AttentionArgs& a, const float* const* q, const SpanPages<Page>& s,
-                       float* scores) {
-  constexpr int kGroups = kRowChunk / R;
-  int g = s.group_begin;
-  for (; g + kGroups <= s.group_end; g += kGroups) {
-    score_block<Page, R, kGroups>(a, q, s.k + g, scores + g * kLanes);
+// R rows at a time, `count` of them a multiple of R, against groups g, g + 1, ..., g + C - 1.
+template <class Page, int R, int C>
+inline void score_groups(const AttentionArgs& a, const float* const* q, int count, const SpanPages<Page>& s,
+                         int g, float* scores) {
+  for (int r = 0; r < count; r += R) {
+    score_block<Page, R, C>(a, q + r, s.k + g, scores + r * kSpanKeys + g * kLanes);
   }
-  for (; g < s.group_end; ++g) score_block<Page, R, 1>(a, q, s.k + g, scores + g * kLanes);
+}
+
+template <class Page, int R>
+inline void score_rows(const AttentionArgs& a, const float* const* q, int count, const SpanPages<Page>& s,
+                       float* scores) {
+  int g = s.group_begin;
+  for (; g + kBeside<R> <= s.group_end; g += kBeside<R>)
+    score_groups<Page, R, kBeside<R>>(a, q, count, s, g, scores);
+  for (; g < s.group_end; ++g) score_groups<Page, R, 1>(a, q, count, s, g, scores);
 }
 
 template <class Page>
 inline void score_span(const AttentionArgs& a, const TileRows& rows, const SpanPages<Page>& s,
                        float* scores) {
   const int whole = rows.count / kRowChunk * kRowChunk;
-  for (int g = s.group_begin; g < s.group_end && whole > 0; ++g) {
-    for (int r = 0; r < whole; r += kRowChunk) {
-      score_block<Page, kRowChunk, 1>(a, rows.q + r, s.k + g, scores + r * kSpanKeys + g * kLanes);
-    }
-  }
+  if (whole > 0) score_rows<Page, kRowChunk>(a, rows.q, whole, s, scores);
   const float* const* q = rows.q + whole;
   scores += whole * kSpanKeys;
   switch (rows.count - whole) {
     case 1:
-      return score_rows<Page, 1>(a, q, s, scores);
+      return score_rows<Page, 1>(a, q, 1, s, scores);
     case 2:
-      return score_rows<Page, 2>(a, q, s, scores);
+      return score_rows<Page, 2>(a, q, 2, s, scores);
     case 3:
-      return score_rows<Page, 3>(a, q, s, scores);
+      return score_rows<Page, 3>(a, q, 3, s, scores);
     case 4:
-      return score_rows<Page, 4>(a, q, s, scores);
+      return score_rows<Page, 4>(a, q, 4, s, scores);
     case 5:
-      return score_rows<Page, 5>(a, q, s, scores);
+      return score_rows<Page, 5>(a, q, 5, s, scores);
   }
 }
 
@@ -216,65 +261,62 @@ inline void value_block(const AttentionArgs& a, const SpanPages<Page>& s, const 
                         int64_t column, float* out) {
   const int lanes = int(smaller(kLanes, a.head_dim - column));
   f32x16 sum[R][C];
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) sum[r][c] = zero_f32();
-  }
+  clear_sums(sum);
   for (int g = s.group_begin; g < s.group_end; ++g) {
     const int first = g * kLanes < s.begin ? s.begin : g * kLanes;
     const int end = (g + 1) * kLanes > s.end ? s.end : (g + 1) * kLanes;
     const typename Page::Element* v = s.v[g] + (first - g * kLanes) * a.head_dim + column;
     for (int key = first; key < end; ++key, v += a.head_dim) {
-      f32x16 value[C];
-      for (int c = 0; c < C; ++c) value[c] = value_lanes<Page, kWhole>(v + c * kLanes, lanes);
-      for (int r = 0; r < R; ++r) {
-        const f32x16 weight = broadcast(weights[r * kSpanKeys + key]);
-        for (int c = 0; c < C; ++c) sum[r][c] = fma(weight, value[c], sum[r][c]);
-      }
+      add_products(
+          sum, [&](int r) { return weights[r * kSpanKeys + key]; },
+          [&](int c) { return value_lanes<Page, kWhole>(v + c * kLanes, lanes); });
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) store_lanes(out + r * a.head_dim + column + c * kLanes, sum[r][c], lanes);
   }
 }
 
-template <class Page, int R>
-inline void value_rows(const AttentionArgs& a, const SpanPages<Page>& s, const float* weights, float* out) {
-  constexpr int kColumns = kRowChunk / R;
-  int64_t column = 0;
-  for (; column + kColumns * kLanes <= a.head_dim; column += kColumns * kLanes) {
-    value_block<Page, R, kColumns>(a, s, weights, column, out);
+template <class Page, int R, int C, bool kWhole = true>
+inline void value_columns(const AttentionArgs& a, int count, const SpanPages<Page>& s, const float* weights,
+                          int64_t column, float* out) {
+  for (int r = 0; r < count; r += R) {
+    value_block<Page, R, C, kWhole>(a, s, weights + r * kSpanKeys, column, out + r * a.head_dim);
   }
-  for (; column + kLanes <= a.head_dim; column += kLanes) value_block<Page, R, 1>(a, s, weights, column, out);
-  if (column < a.head_dim) value_block<Page, R, 1, false>(a, s, weights, column, out);
+}
+
+template <class Page, int R>
+inline void value_rows(const AttentionArgs& a, int count, const SpanPages<Page>& s, const float* weights,
+                       float* out) {
+  int64_t column = 0;
+  for (; column + kBeside<R> * kLanes <= a.head_dim; column += kBeside<R> * kLanes) {
+    value_columns<Page, R, kBeside<R>>(a, count, s, weights, column, out);
+  }
+  for (; column + kLanes <= a.head_dim; column += kLanes)
+    value_columns<Page, R, 1>(a, count, s, weights, column, out);
+  if (column < a.head_dim) value_columns<Page, R, 1, false>(a, count, s, weights, column, out);
 }
 
 template <class Page>
 inline void value_span(const AttentionArgs& a, int rows, const SpanPages<Page>& s, const float* weights,
                        float* out) {
   const int whole = rows / kRowChunk * kRowChunk;
-  for (int64_t column = 0; column < a.head_dim; column += kLanes) {
-    for (int r = 0; r < whole; r += kRowChunk) {
-      const float* w = weights + r * kSpanKeys;
-      if (column + kLanes <= a.head_dim) {
-        value_block<Page, kRowChunk, 1>(a, s, w, column, out + r * a.head_dim);
-      } else {
-        value_block<Page, kRowChunk, 1, false>(a, s, w, column, out + r * a.head_dim);
-      }
-    }
-  }
+  if (whole > 0) value_rows<Page, kRowChunk>(a, whole, s, weights, out);
   weights += whole * kSpanKeys;
   out += whole * a.head_dim;
   switch (rows - whole) {
     case 1:
-      return value_rows<Page, 1>(a, s, weights, out);
+      return value_rows<Page, 1>(a, 1, s, weights, out);
     case 2:
-      return value_rows<Page, 2>(a, s, weights, out);
+      return value_rows<Page, 2>(a, 2, s, weights, out);
     case 3:
-      return value_rows<Page, 3>(a, s, weights, out);
+      return value_rows<Page, 3>(a, 3, s, weights, out);
     case 4:
-      return value_rows<Page, 4>(a, s, weights, out);
+      return value_rows<Page, 4>(a, 4, s, weights, out);
     case 5:
-      return value_rows<Page, 5>(a, s, weights, out);
+      return value_rows<Page, 5>(a, 5, s, weights, out);
   }
 }
 

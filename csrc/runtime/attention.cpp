@@ -14,7 +14,7 @@ namespace octavo {
 namespace {
 
 // Multiply-adds below which waking the other threads costs more than it saves.
-constexpr int64_t kInlineWork = 100'000;
+constexpr int64_t kInlineWork = 200'000;
 // Tiles per thread below which each tile is cut into its spans.
 constexpr int64_t kWantedTiles = 4;
 
@@ -153,6 +153,7 @@ void check_attention(const AttentionArgs& a, int64_t num_seqs, int64_t num_rows,
 
 void run_attention(const AttentionArgs& a, int64_t num_seqs) {
   ThreadPool& pool = ThreadPool::instance();
+  const auto turn = pool.exclusive();
   pool.reserve_scratch(size_t(attention_scratch_bytes(a.head_dim)));
   thread_local Plan plan;
   Plan& p = plan;
