@@ -10,7 +10,8 @@ namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
 
-// Where a tile reads its weights: straight from the packed panel ...
+// A panel, unpacked in registers as it is read: on the machines measured that beats unpacking it once into
+// scratch for many rows, whose bytes cost more loads than the few masks and shifts saved.
 template <class Layout>
 struct PackedBlocks {
   using L = Layout;
@@ -28,41 +29,7 @@ struct PackedBlocks {
   f32x16 min(int64_t block) const { return load_f16(halves(block, L::kMinsAt)); }
 };
 
-// ... or from a panel that was unpacked to bytes and floats once for many rows.
-template <class Layout>
-struct UnpackedBlocks {
-  using L = Layout;
-  static constexpr int64_t kBlockBytes = 8 * kLine + (L::kHasMin ? 2 : 1) * kLine;
-  uint8_t* memory;
-
-  uint8_t* at(int64_t block) const { return memory + block * kBlockBytes; }
-  template <int P>
-  GroupPair pair(int64_t block) const {
-    const uint8_t* line = at(block) + 2 * P * kLine;
-    return {load_u8(line), load_u8(line + kLine)};
-  }
-  float* floats(int64_t block) const { return reinterpret_cast<float*>(at(block) + 8 * kLine); }
-  f32x16 scale(int64_t block) const { return load(floats(block)); }
-  f32x16 min(int64_t block) const { return load(floats(block) + 16); }
-
-  template <int P>
-  void put(int64_t block, GroupPair g) const {
-    store_u8(at(block) + 2 * P * kLine, g.even);
-    store_u8(at(block) + (2 * P + 1) * kLine, g.odd);
-  }
-  void fill(PackedBlocks<L> packed, int64_t first, int64_t count) const {
-    for (int64_t b = 0; b < count; ++b) {
-      put<0>(b, packed.template pair<0>(first + b));
-      put<1>(b, packed.template pair<1>(first + b));
-      put<2>(b, packed.template pair<2>(first + b));
-      put<3>(b, packed.template pair<3>(first + b));
-      store(floats(b), packed.scale(first + b));
-      if constexpr (L::kHasMin) store(floats(b) + 16, packed.min(first + b));
-    }
-  }
-};
-
-// M rows of activations, from one 32-block on.
+// M rows of activations.
 template <int M>
 struct BlockRows {
   const int8_t* q[M];
@@ -70,12 +37,13 @@ struct BlockRows {
   const float* fsums[M];
   const int32_t* sums[M];
 
-  BlockRows(const ActivationRows& a, int64_t row, int64_t block) {
+  BlockRows(const ActivationRows& a, int64_t row) {
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      q[m] = a.q + (row + m) * a.q_stride + 32 * block;
-      scales[m] = a.scales + (row + m) * a.scale_stride + block;
-      fsums[m] = a.fsums + (row + m) * a.scale_stride + block;
-      sums[m] = a.sums + (row + m) * a.sum_stride + block;
+      q[m] = a.q + (row + m) * a.q_stride;
+      scales[m] = a.scales + (row + m) * a.scale_stride;
+      fsums[m] = a.fsums + (row + m) * a.scale_stride;
+      sums[m] = a.sums + (row + m) * a.sum_stride;
     }
   }
 };
@@ -86,6 +54,7 @@ struct BlockDot {
   i32x16 total[M];
 
   void clear() {
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) chain[m].clear();
   }
   // After pair P of the block: folds when the chain is full, or at the end.
@@ -93,15 +62,17 @@ struct BlockDot {
   void fold() {
     constexpr int kPairs = DotChain<Bits>::kSteps / 2 < 4 ? DotChain<Bits>::kSteps / 2 : 4;
     if constexpr ((P + 1) % kPairs == 0) {
+      OCTAVO_UNROLL
       for (int m = 0; m < M; ++m) {
         total[m] = P < kPairs ? chain[m].total() : add(total[m], chain[m].total());
         if constexpr (P < 3) chain[m].clear();
       }
     }
   }
-  template <int P, class Source>
-  void pair(const Source& w, int64_t block, const BlockRows<M>& a) {
+  template <int P, class Layout>
+  void pair(const PackedBlocks<Layout>& w, int64_t block, const BlockRows<M>& a) {
     const GroupPair g = w.template pair<P>(block);
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       const int8_t* q = a.q[m] + 32 * block + 8 * P;
       chain[m].step(g.even, broadcast_4xs8(q));
@@ -112,9 +83,8 @@ struct BlockDot {
 };
 
 // Advances acc[M] over `count` blocks.
-template <int M, class Source>
-inline void block_tile(const Source& w, const BlockRows<M>& a, int64_t count, f32x16 (&acc)[M]) {
-  using L = typename Source::L;
+template <int M, class L>
+inline void block_tile(const PackedBlocks<L>& w, const BlockRows<M>& a, int64_t count, f32x16 (&acc)[M]) {
   constexpr int kOffset = L::kBits == 8 ? DotChain<8>::kOffset : L::kZero;
   for (int64_t b = 0; b < count; ++b) {
     BlockDot<L::kBits, M> dot;
@@ -124,6 +94,7 @@ inline void block_tile(const Source& w, const BlockRows<M>& a, int64_t count, f3
     dot.template pair<2>(w, b, a);
     dot.template pair<3>(w, b, a);
     const f32x16 scale = w.scale(b);
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       i32x16 idot = dot.total[m];
       if constexpr (kOffset != 0) idot = sub(idot, broadcast_i32(kOffset * a.sums[m][b]));
@@ -135,58 +106,23 @@ inline void block_tile(const Source& w, const BlockRows<M>& a, int64_t count, f3
 
 template <class Layout>
 struct BlockKernel {
-  static constexpr int kTileRows = kIntTileRows;
-  static constexpr int64_t kChunkBlocks = 32;  // 1024 k: the unpacked panel stays in L1 or near it
-
-  static int64_t blocks(const PackedView& w) { return (w.cols + Layout::kSuper - 1) / Layout::kSuper * 2; }
-
-  // Few rows: unpack in registers.
   template <int M>
-  static void direct(const LinearArgs& args, int64_t panel, int64_t row) {
+  static void tile(const LinearArgs& args, int64_t panel, int64_t row) {
     f32x16 acc[M];
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) acc[m] = zero_f32();
     const PackedBlocks<Layout> w{args.w.base + panel * args.w.panel_bytes};
-    block_tile<M>(w, BlockRows<M>(args.a, row, 0), blocks(args.w), acc);
+    const int64_t blocks =
+        (args.w.cols + Layout::kSuper - 1) / Layout::kSuper * (Layout::kSuper / Layout::kBlock);
+    block_tile<M>(w, BlockRows<M>(args.a, row), blocks, acc);
     store_outputs<M>(args, panel, row, acc);
   }
 
-  // Many rows: the outputs hold the chain between two chunks of k.
-  template <int M>
-  static void unpacked(const LinearArgs& args, int64_t panel, int64_t row, const UnpackedBlocks<Layout>& w,
-                       int64_t first, int64_t count) {
-    f32x16 acc[M];
-    load_outputs<M>(args, panel, row, first == 0, acc);
-    block_tile<M>(w, BlockRows<M>(args.a, row, first), count, acc);
-    if (first + count == blocks(args.w)) return store_outputs<M>(args, panel, row, acc);
-    store_partial<M>(args, panel, row, acc);
-  }
-
-  static void many(const LinearArgs& args, int64_t panel, void* scratch) {
-    const PackedBlocks<Layout> packed{args.w.base + panel * args.w.panel_bytes};
-    const UnpackedBlocks<Layout> w{static_cast<uint8_t*>(scratch)};
-    for (int64_t first = 0; first < blocks(args.w); first += kChunkBlocks) {
-      const int64_t left = blocks(args.w) - first;
-      const int64_t count = left < kChunkBlocks ? left : kChunkBlocks;
-      w.fill(packed, first, count);
-      for_row_tiles<kTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-        unpacked<decltype(m)::value>(args, panel, row, w, first, count);
-      });
-    }
-  }
-
-  static void few(const LinearArgs& args, int64_t panel) {
-    for_row_tiles<kTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-      direct<decltype(m)::value>(args, panel, row);
-    });
-  }
-
-  static void run(const LinearArgs& args, int64_t begin, int64_t end, void* scratch) {
+  static void run(const LinearArgs& args, int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      if (args.a.rows <= kDirectRows) {
-        few(args, panel);
-      } else {
-        many(args, panel, scratch);
-      }
+      for_row_tiles<kIntTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
+        tile<decltype(m)::value>(args, panel, row);
+      });
     }
   }
 };

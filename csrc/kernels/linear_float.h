@@ -28,112 +28,111 @@ struct PackedBF16 {
 };
 
 // M rows x P neighbouring panels. With one row several panels keep enough independent chains in flight.
+template <int M>
+inline void multiply_add(f32x16 w, const float* const (&x)[M], int64_t k, f32x16 (&acc)[M]) {
+  OCTAVO_UNROLL
+  for (int m = 0; m < M; ++m) acc[m] = fma(w, broadcast(x[m][k]), acc[m]);
+}
+
 template <class Source, int M, int P>
 inline void float_tile(const uint8_t* w, int64_t panel_bytes, const float* const (&x)[M], int64_t count,
                        f32x16 (&acc)[P][M]) {
   if constexpr (Source::kPairs) {
     int64_t k = 0;
     for (; k + 2 <= count; k += 2) {
+      OCTAVO_UNROLL
       for (int p = 0; p < P; ++p) {
-        const i32x16 line =
-            load(reinterpret_cast<const int32_t*>(w + p * panel_bytes + k / 2 * Source::kStepBytes));
-        for (int m = 0; m < M; ++m) acc[p][m] = fma(Source::even(line), broadcast(x[m][k]), acc[p][m]);
-        for (int m = 0; m < M; ++m) acc[p][m] = fma(Source::odd(line), broadcast(x[m][k + 1]), acc[p][m]);
+        const i32x16 line = load(reinterpret_cast<const int32_t*>(w + p * panel_bytes + k * 32));
+        multiply_add<M>(Source::even(line), x, k, acc[p]);
+        multiply_add<M>(Source::odd(line), x, k + 1, acc[p]);
       }
     }
-    if (k < count) {
-      for (int p = 0; p < P; ++p) {
-        const i32x16 line =
-            load(reinterpret_cast<const int32_t*>(w + p * panel_bytes + k / 2 * Source::kStepBytes));
-        for (int m = 0; m < M; ++m) acc[p][m] = fma(Source::even(line), broadcast(x[m][k]), acc[p][m]);
-      }
+    OCTAVO_UNROLL
+    for (int p = 0; p < P && k < count; ++p) {
+      const i32x16 line = load(reinterpret_cast<const int32_t*>(w + p * panel_bytes + k * 32));
+      multiply_add<M>(Source::even(line), x, k, acc[p]);
     }
   } else {
     for (int64_t k = 0; k < count; ++k) {
+      OCTAVO_UNROLL
       for (int p = 0; p < P; ++p) {
-        const f32x16 v = Source::at(w + p * panel_bytes + k * Source::kStepBytes);
-        for (int m = 0; m < M; ++m) acc[p][m] = fma(v, broadcast(x[m][k]), acc[p][m]);
+        multiply_add<M>(Source::at(w + p * panel_bytes + k * Source::kStepBytes), x, k, acc[p]);
       }
     }
-  }
-}
-
-// Widens `count` k of a panel to float32, starting at an even k.
-template <class Source>
-inline void widen_panel(const uint8_t* w, int64_t count, float* to) {
-  if constexpr (Source::kPairs) {
-    for (int64_t k = 0; k < count; k += 2) {
-      const i32x16 line = load(reinterpret_cast<const int32_t*>(w + k / 2 * Source::kStepBytes));
-      store(to + 16 * k, Source::even(line));
-      store(to + 16 * (k + 1), Source::odd(line));
-    }
-  } else {
-    for (int64_t k = 0; k < count; ++k) store(to + 16 * k, Source::at(w + k * Source::kStepBytes));
   }
 }
 
 template <class Source>
 struct FloatKernel {
-  static constexpr int64_t kChunk = 512;  // k a chunk: 32 KiB of float32
-  static constexpr int kFewPanels = 4;    // panels in flight for one or two rows
+  static constexpr int kTileRows = Source::kPairs ? kPairTileRows : kFloatTileRows;
+  static constexpr int kGroup = 4;  // panels that few rows go through together
+  static constexpr int64_t kFewRows = 8;
+  // k of a chunk for many rows, so that a panel's share stays in the first-level cache: 16 KiB.
+  static constexpr int64_t kChunk = 16384 * (Source::kPairs ? 2 : 1) / Source::kStepBytes;
 
-  template <int M>
-  static void rows_at(const ActivationRows& a, int64_t row, int64_t k, const float* (&x)[M]) {
-    for (int m = 0; m < M; ++m) x[m] = a.x + (row + m) * a.x_stride + k;
-  }
+  static int64_t bytes_of(int64_t k) { return (Source::kPairs ? k / 2 : k) * Source::kStepBytes; }
 
+  // Columns of P panels for M rows over k in [first, first + count). The outputs hold the chain between
+  // chunks.
   template <int M, int P>
-  static void direct(const LinearArgs& args, int64_t panel, int64_t row) {
+  static void tile(const LinearArgs& args, int64_t panel, int64_t row, int64_t first, int64_t count) {
     f32x16 acc[P][M];
     const float* x[M];
-    rows_at<M>(args.a, row, 0, x);
+    OCTAVO_UNROLL
+    for (int m = 0; m < M; ++m) x[m] = args.a.x + (row + m) * args.a.x_stride + first;
+    OCTAVO_UNROLL
+    for (int p = 0; p < P; ++p) load_outputs<M>(args, panel + p, row, first == 0, acc[p]);
+    const uint8_t* w = args.w.base + panel * args.w.panel_bytes + bytes_of(first);
+    float_tile<Source, M, P>(w, args.w.panel_bytes, x, count, acc);
+    const bool last = first + count == args.a.cols;
+    OCTAVO_UNROLL
     for (int p = 0; p < P; ++p) {
-      for (int m = 0; m < M; ++m) acc[p][m] = zero_f32();
+      if (last) {
+        store_outputs<M>(args, panel + p, row, acc[p]);
+      } else {
+        store_partial<M>(args, panel + p, row, acc[p]);
+      }
     }
-    float_tile<Source, M, P>(args.w.base + panel * args.w.panel_bytes, args.w.panel_bytes, x, args.a.cols,
-                             acc);
-    for (int p = 0; p < P; ++p) store_outputs<M>(args, panel + p, row, acc[p]);
+  }
+
+  static void many(const LinearArgs& args, int64_t panel) {
+    for (int64_t first = 0; first < args.a.cols; first += kChunk) {
+      const int64_t count = args.a.cols - first < kChunk ? args.a.cols - first : kChunk;
+      for_row_tiles<kTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
+        tile<decltype(m)::value, 1>(args, panel, row, first, count);
+      });
+    }
+  }
+
+  // Panels in flight for M rows: the fewer rows, the more panels, so that enough chains hide the latency.
+  template <int M>
+  static constexpr int panels_for() {
+    return M == 1 ? 4 : M == 2 ? 2 : 1;
   }
 
   template <int M>
-  static void chunk(const LinearArgs& args, int64_t panel, int64_t row, const uint8_t* w, int64_t first,
-                    int64_t count) {
-    f32x16 acc[1][M];
-    const float* x[M];
-    rows_at<M>(args.a, row, first, x);
-    load_outputs<M>(args, panel, row, first == 0, acc[0]);
-    float_tile<PackedF32, M, 1>(w, 0, x, count, acc);
-    if (first + count == args.a.cols) return store_outputs<M>(args, panel, row, acc[0]);
-    store_partial<M>(args, panel, row, acc[0]);
-  }
-
-  static void many(const LinearArgs& args, int64_t panel, float* scratch) {
-    const uint8_t* packed = args.w.base + panel * args.w.panel_bytes;
-    for (int64_t first = 0; first < args.a.cols; first += kChunk) {
-      const int64_t count = args.a.cols - first < kChunk ? args.a.cols - first : kChunk;
-      widen_panel<Source>(packed + (Source::kPairs ? first / 2 : first) * Source::kStepBytes, count, scratch);
-      const uint8_t* w = reinterpret_cast<const uint8_t*>(scratch);
-      for_row_tiles<kFloatTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-        chunk<decltype(m)::value>(args, panel, row, w, first, count);
-      });
-    }
-  }
-
-  static void few(const LinearArgs& args, int64_t begin, int64_t end) {
+  static void few_rows(const LinearArgs& args, int64_t begin, int64_t end, int64_t row) {
+    constexpr int kTogether = panels_for<M>();
     int64_t panel = begin;
-    if (args.a.rows == 1) {
-      for (; panel + kFewPanels <= end; panel += kFewPanels) direct<1, kFewPanels>(args, panel, 0);
+    for (; panel + kTogether <= end; panel += kTogether) tile<M, kTogether>(args, panel, row, 0, args.a.cols);
+    if constexpr (kTogether > 1) {
+      for (; panel < end; ++panel) tile<M, 1>(args, panel, row, 0, args.a.cols);
     }
-    for (; panel < end; ++panel) {
-      for_row_tiles<kFloatTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-        direct<decltype(m)::value, 1>(args, panel, row);
+  }
+
+  // Groups of panels in the outer loop: their weights are read from memory once.
+  static void few(const LinearArgs& args, int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += kGroup) {
+      const int64_t last = end - first < kGroup ? end : first + kGroup;
+      for_row_tiles<kTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
+        few_rows<decltype(m)::value>(args, first, last, row);
       });
     }
   }
 
-  static void run(const LinearArgs& args, int64_t begin, int64_t end, void* scratch) {
-    if (args.a.rows <= kDirectRows) return few(args, begin, end);
-    for (int64_t panel = begin; panel < end; ++panel) many(args, panel, static_cast<float*>(scratch));
+  static void run(const LinearArgs& args, int64_t begin, int64_t end) {
+    if (args.a.rows <= kFewRows) return few(args, begin, end);
+    for (int64_t panel = begin; panel < end; ++panel) many(args, panel);
   }
 };
 

@@ -32,48 +32,6 @@ struct PackedSupers {
   f32x16 dmin(int64_t s) const { return load_f16(halves(s) + 16); }
 };
 
-template <class Layout>
-struct UnpackedSupers {
-  using L = Layout;
-  static constexpr int kPairs = L::kSubs / 2;
-  static constexpr int64_t kBytes = (64 + kPairs + (L::kHasMin ? kPairs + 2 : 1)) * kLine;
-  uint8_t* memory;
-
-  uint8_t* line(int64_t s, int i) const { return memory + s * kBytes + i * kLine; }
-  int32_t* ints(int64_t s, int i) const { return reinterpret_cast<int32_t*>(line(s, i)); }
-  float* floats(int64_t s, int i) const { return reinterpret_cast<float*>(line(s, i)); }
-  template <int P>
-  GroupPair pair(int64_t s, int block) const {
-    return {load_u8(line(s, 8 * block + 2 * P)), load_u8(line(s, 8 * block + 2 * P + 1))};
-  }
-  i32x16 scale_pair(int64_t s, int i) const { return load(ints(s, 64 + i)); }
-  i32x16 min_pair(int64_t s, int i) const { return load(ints(s, 64 + kPairs + 2 + i)); }
-  f32x16 d(int64_t s) const { return load(floats(s, 64 + kPairs)); }
-  f32x16 dmin(int64_t s) const { return load(floats(s, 64 + kPairs + 1)); }
-
-  template <int P>
-  void put(int64_t s, int block, GroupPair g) const {
-    store_u8(line(s, 8 * block + 2 * P), g.even);
-    store_u8(line(s, 8 * block + 2 * P + 1), g.odd);
-  }
-  void fill(PackedSupers<L> packed, int64_t first, int64_t count) const {
-    for (int64_t s = 0; s < count; ++s) {
-      for (int block = 0; block < 8; ++block) {
-        put<0>(s, block, packed.template pair<0>(first + s, block));
-        put<1>(s, block, packed.template pair<1>(first + s, block));
-        put<2>(s, block, packed.template pair<2>(first + s, block));
-        put<3>(s, block, packed.template pair<3>(first + s, block));
-      }
-      for (int i = 0; i < kPairs; ++i) store(ints(s, 64 + i), packed.scale_pair(first + s, i));
-      store(floats(s, 64 + kPairs), packed.d(first + s));
-      if constexpr (L::kHasMin) {
-        store(floats(s, 64 + kPairs + 1), packed.dmin(first + s));
-        for (int i = 0; i < kPairs; ++i) store(ints(s, 64 + kPairs + 2 + i), packed.min_pair(first + s, i));
-      }
-    }
-  }
-};
-
 template <int M>
 struct SuperRows {
   const int8_t* q[M];
@@ -81,12 +39,13 @@ struct SuperRows {
   const int32_t* sums[M];
   const int32_t* sums64[M];
 
-  SuperRows(const ActivationRows& a, int64_t row, int64_t super) {
+  SuperRows(const ActivationRows& a, int64_t row) {
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      q[m] = a.q + (row + m) * a.q_stride + 256 * super;
-      scales[m] = a.scales + (row + m) * a.scale_stride + super;
-      sums[m] = a.sums + (row + m) * a.sum_stride + 8 * super;
-      sums64[m] = a.sums64 + (row + m) * (a.sum_stride / 2) + 4 * super;
+      q[m] = a.q + (row + m) * a.q_stride;
+      scales[m] = a.scales + (row + m) * a.scale_stride;
+      sums[m] = a.sums + (row + m) * a.sum_stride;
+      sums64[m] = a.sums64 + (row + m) * (a.sum_stride / 2);
     }
   }
 };
@@ -99,6 +58,7 @@ struct SuperDot {
   template <int P, class Source>
   void pair(const Source& w, int64_t s, int block, const SuperRows<M>& a) {
     const GroupPair g = w.template pair<P>(s, block);
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       const int8_t* q = a.q[m] + 256 * s + 32 * block + 8 * P;
       chain[m].step(g.even, broadcast_4xs8(q));
@@ -106,6 +66,7 @@ struct SuperDot {
     }
   }
   void fold(i32x16 scale) {
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       isum[m] = add(isum[m], chain[m].scaled(scale));
       chain[m].clear();
@@ -152,6 +113,7 @@ inline void super_dot_min(const Source& w, const SuperRows<M>& a, int64_t s,
     const i32x16 scales = w.scale_pair(s, i), mins = w.min_pair(s, i);
     sub32<Source::L::kBits, M>(dot, w, s, 2 * i, a, dot_scale_low(scales));
     sub32<Source::L::kBits, M>(dot, w, s, 2 * i + 1, a, dot_scale_high(scales));
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       imin[m] = add(imin[m], dot2_i16(mins, broadcast_i32(a.sums64[m][4 * s + i])));
     }
@@ -167,10 +129,12 @@ inline void super_dot_zero(const Source& w, const SuperRows<M>& a, int64_t s,
   for (int i = 0; i < 8; ++i) {
     const i32x16 pair = w.scale_pair(s, i);
     two_sub16<Source::L::kBits, M>(dot, w, s, i, a, pair);
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       izero[m] = add(izero[m], dot2_i16(pair, broadcast_i32(a.sums[m][8 * s + i])));
     }
   }
+  OCTAVO_UNROLL
   for (int m = 0; m < M; ++m) dot.isum[m] = sub(dot.isum[m], shift_left<5>(izero[m]));
 }
 
@@ -180,6 +144,7 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
   for (int64_t s = 0; s < count; ++s) {
     SuperDot<L::kBits, M> dot;
     i32x16 side[M];
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       dot.chain[m].clear();
       dot.isum[m] = side[m] = zero_i32();
@@ -189,6 +154,7 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
     } else {
       super_dot_zero<M>(w, a, s, dot, side);
     }
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       const f32x16 scale_a = broadcast(a.scales[m][s]);
       acc[m] = fma(to_f32(dot.isum[m]), mul(w.d(s), scale_a), acc[m]);
@@ -199,56 +165,21 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
 
 template <class Layout>
 struct SuperKernel {
-  static constexpr int kTileRows = kIntTileRows;
-  static constexpr int64_t kChunk = 4;  // super-blocks: 1024 k
-
-  static int64_t supers(const PackedView& w) { return w.cols / Layout::kSuper; }
-
   template <int M>
-  static void direct(const LinearArgs& args, int64_t panel, int64_t row) {
+  static void tile(const LinearArgs& args, int64_t panel, int64_t row) {
     f32x16 acc[M];
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) acc[m] = zero_f32();
     const PackedSupers<Layout> w{args.w.base + panel * args.w.panel_bytes};
-    super_tile<M>(w, SuperRows<M>(args.a, row, 0), supers(args.w), acc);
+    super_tile<M>(w, SuperRows<M>(args.a, row), args.w.cols / Layout::kSuper, acc);
     store_outputs<M>(args, panel, row, acc);
   }
 
-  template <int M>
-  static void unpacked(const LinearArgs& args, int64_t panel, int64_t row, const UnpackedSupers<Layout>& w,
-                       int64_t first, int64_t count) {
-    f32x16 acc[M];
-    load_outputs<M>(args, panel, row, first == 0, acc);
-    super_tile<M>(w, SuperRows<M>(args.a, row, first), count, acc);
-    if (first + count == supers(args.w)) return store_outputs<M>(args, panel, row, acc);
-    store_partial<M>(args, panel, row, acc);
-  }
-
-  static void many(const LinearArgs& args, int64_t panel, void* scratch) {
-    const PackedSupers<Layout> packed{args.w.base + panel * args.w.panel_bytes};
-    const UnpackedSupers<Layout> w{static_cast<uint8_t*>(scratch)};
-    for (int64_t first = 0; first < supers(args.w); first += kChunk) {
-      const int64_t left = supers(args.w) - first;
-      const int64_t count = left < kChunk ? left : kChunk;
-      w.fill(packed, first, count);
-      for_row_tiles<kTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-        unpacked<decltype(m)::value>(args, panel, row, w, first, count);
-      });
-    }
-  }
-
-  static void few(const LinearArgs& args, int64_t panel) {
-    for_row_tiles<kTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-      direct<decltype(m)::value>(args, panel, row);
-    });
-  }
-
-  static void run(const LinearArgs& args, int64_t begin, int64_t end, void* scratch) {
+  static void run(const LinearArgs& args, int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      if (args.a.rows <= kDirectRows) {
-        few(args, panel);
-      } else {
-        many(args, panel, scratch);
-      }
+      for_row_tiles<kIntTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
+        tile<decltype(m)::value>(args, panel, row);
+      });
     }
   }
 };

@@ -7,9 +7,8 @@ namespace OCTAVO_ISA {
 namespace {
 
 #define OCTAVO_INLINE_LAMBDA __attribute__((always_inline))
-
-// Up to this many rows the weights are unpacked in registers; above, once per panel into scratch.
-constexpr int64_t kDirectRows = 8;
+// Loops over a tile's rows and panels must vanish, or its accumulators live in memory.
+#define OCTAVO_UNROLL _Pragma("GCC unroll 16")
 
 template <int N>
 struct Rows {
@@ -41,6 +40,7 @@ inline float* output(const LinearArgs& args, int64_t panel, int64_t row) {
 template <int M>
 inline void load_outputs(const LinearArgs& args, int64_t panel, int64_t row, bool first, f32x16 (&acc)[M]) {
   const int width = panel_width(args, panel);
+  OCTAVO_UNROLL
   for (int m = 0; m < M; ++m) {
     if (first) {
       acc[m] = zero_f32();
@@ -54,6 +54,7 @@ inline void load_outputs(const LinearArgs& args, int64_t panel, int64_t row, boo
 template <int M>
 inline void store_partial(const LinearArgs& args, int64_t panel, int64_t row, const f32x16 (&acc)[M]) {
   const int width = panel_width(args, panel);
+  OCTAVO_UNROLL
   for (int m = 0; m < M; ++m) {
     float* out = output(args, panel, row + m);
     if (width == kPanelRows) {
@@ -69,6 +70,7 @@ template <int M>
 inline void store_outputs(const LinearArgs& args, int64_t panel, int64_t row, f32x16 (&acc)[M]) {
   if (args.bias != nullptr) {
     const f32x16 bias = load_tail(args.bias + panel * kPanelRows, panel_width(args, panel));
+    OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) acc[m] = add(acc[m], bias);
   }
   store_partial<M>(args, panel, row, acc);

@@ -83,22 +83,22 @@ struct Job {
   int64_t chunks() const { return (rows + chunk_rows - 1) / chunk_rows; }
 
   // Units are ordered by chunk, then panel.
-  void run(int64_t begin, int64_t end, void* scratch) const {
+  void run(int64_t begin, int64_t end) const {
     while (begin < end) {
       const int64_t chunk = begin / panels;
       const int64_t stop = std::min(end, (chunk + 1) * panels);
-      run_chunk(chunk, begin - chunk * panels, stop - chunk * panels, scratch);
+      run_chunk(chunk, begin - chunk * panels, stop - chunk * panels);
       begin = stop;
     }
   }
 
-  void run_chunk(int64_t chunk, int64_t begin, int64_t end, void* scratch) const {
+  void run_chunk(int64_t chunk, int64_t begin, int64_t end) const {
     int64_t first = 0;
     for (int i = 0; i < count; first += parts[i++].panels) {
       const int64_t from = std::max(begin - first, int64_t(0)), to = std::min(end - first, parts[i].panels);
       if (from >= to) continue;
       const LinearArgs args = rows_of(parts[i].args, chunk);
-      kernels().linear.linear[parts[i].format](args, from, to, scratch);
+      kernels().linear.linear[parts[i].format](args, from, to);
     }
   }
 
@@ -161,11 +161,10 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
   const Job job = {parts, count, panels, rows, rows_per_chunk(rows, panels, pool.num_threads())};
   // A unit should be worth waking a thread: some weights to read, or some rows to multiply.
   const int64_t unit = std::max<int64_t>(1, bytes / panels * std::min<int64_t>(job.chunk_rows, 16));
-  const int64_t grain = std::max<int64_t>(1, kMinUnitBytes / unit);
-  pool.reserve_scratch(size_t(kLinearScratchBytes));
-  pool.parallel_for(panels * job.chunks(), grain, [&](int64_t begin, int64_t end, int thread) {
-    job.run(begin, end, pool.scratch(thread));
-  });
+  // Four panels at a time: float kernels with few rows run them together.
+  const int64_t grain = round_up(std::max<int64_t>(1, kMinUnitBytes / unit), rows <= 2 ? 4 : 1);
+  pool.parallel_for(panels * job.chunks(), grain,
+                    [&](int64_t begin, int64_t end, int) { job.run(begin, end); });
 }
 
 }  // namespace octavo

@@ -14,11 +14,16 @@
 namespace octavo {
 namespace {
 
-// About 20 us of PAUSE on current x86 cores in a barrier; a little more between regions, where the next
-// operation of the same step usually follows at once. After that the thread parks, so that an idle or
-// oversubscribed process costs no CPU time.
-constexpr int kBarrierSpins = 1000;
+// Tens of microseconds of PAUSE: between regions the next operation of the same step usually follows at once.
+// After that the thread parks, so that an idle or oversubscribed process costs no CPU time.
+constexpr int kLeaveSpins = 1000;
 constexpr int kRegionSpins = 3000;
+
+// Pieces that a share is cut into: enough that helping pays, few enough that taking one costs nothing.
+constexpr int64_t kPieces = 8;
+
+constexpr uint64_t kOpen = uint64_t(1) << 31;
+constexpr uint64_t kInside = kOpen - 1;
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -58,17 +63,6 @@ void change_and_wake(std::atomic<uint32_t>& word, std::atomic<uint32_t>& sleeper
 
 }  // namespace
 
-void Barrier::wait() {
-  if (threads_ == 1) return;
-  const uint32_t epoch = epoch_.load(std::memory_order_acquire);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == uint32_t(threads_)) {
-    arrived_.store(0, std::memory_order_relaxed);
-    change_and_wake(epoch_, sleepers_);
-    return;
-  }
-  wait_for_change(epoch_, epoch, sleepers_, kBarrierSpins);
-}
-
 void ThreadPool::Free::operator()(void* p) const { free(p); }
 
 ThreadPool& ThreadPool::instance() {
@@ -76,7 +70,7 @@ ThreadPool& ThreadPool::instance() {
   return *pool;
 }
 
-ThreadPool::ThreadPool() : barrier_(std::make_unique<Barrier>(1)) {
+ThreadPool::ThreadPool() {
   scratch_.resize(1);
   // The workers do not exist in a forked child; it starts over with the caller alone until set_num_threads is
   // called.
@@ -88,11 +82,9 @@ void ThreadPool::after_fork_in_child() {
   // Handles of threads that live in the parent only: neither join nor detach may touch them, so they leak.
   new std::vector<std::thread>(std::move(workers_));
   workers_.clear();
-  barrier_.release();
-  barrier_ = std::make_unique<Barrier>(1);
   threads_ = 1;
+  gate_ = 0;
   sleepers_ = 0;
-  pending_ = 0;
   waiting_ = 0;
 }
 
@@ -105,16 +97,16 @@ void ThreadPool::set_num_threads(int n) {
 }
 
 void ThreadPool::stop_workers() {
-  stopping_ = true;
+  stopping_.store(true);
   change_and_wake(epoch_, sleepers_);
   for (auto& worker : workers_) worker.join();
   workers_.clear();
-  stopping_ = false;
+  stopping_.store(false);
 }
 
 void ThreadPool::start_workers(int n) {
   threads_ = n;
-  barrier_ = std::make_unique<Barrier>(n);
+  shares_ = std::make_unique<Share[]>(size_t(n));
   scratch_.clear();
   scratch_.resize(size_t(n));
   scratch_bytes_ = 0;
@@ -126,31 +118,60 @@ void ThreadPool::start_workers(int n) {
 void ThreadPool::work(int thread, uint32_t seen) {
   for (;;) {
     wait_for_change(epoch_, seen, sleepers_, kRegionSpins);
-    ++seen;
-    if (stopping_) return;
+    seen = epoch_.load();
+    if (stopping_.load()) return;
+    if (!join(seen)) continue;  // the others finished before this thread was awake
     (*region_)(thread);
-    finish_share();
+    leave();
   }
 }
 
-void ThreadPool::finish_share() {
-  if (pending_.fetch_sub(1) == 1 && waiting_.load() != 0) futex_wake_all(pending_);
+// Enters the region if it is still open; `epoch` becomes the region's.
+bool ThreadPool::join(uint32_t& epoch) {
+  uint64_t gate = gate_.load(std::memory_order_acquire);
+  while (gate & kOpen) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {
+      epoch = uint32_t(gate >> 32);
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::leave() {
+  const uint64_t left = gate_.fetch_sub(1) - 1;
+  if ((left & (kOpen | kInside)) == 0) change_and_wake(emptied_, waiting_);
+}
+
+// Lets no one in any more and waits for those inside.
+void ThreadPool::close() {
+  uint32_t emptied = emptied_.load();
+  gate_.fetch_and(~kOpen);
+  while ((gate_.load() & kInside) != 0) {
+    wait_for_change(emptied_, emptied, waiting_, kLeaveSpins);
+    emptied = emptied_.load();
+  }
 }
 
 void ThreadPool::run(Region region) {
-  std::lock_guard lock(mutex_);
+  const auto lock = exclusive();
   if (threads_ == 1) return region(0);
   region_ = &region;
-  pending_.store(uint32_t(threads_ - 1));
+  gate_.store(uint64_t(epoch_.load() + 1) << 32 | kOpen, std::memory_order_release);
   change_and_wake(epoch_, sleepers_);
   region(0);
-  for (int i = 0; i < kBarrierSpins; ++i) {
-    if (pending_.load(std::memory_order_acquire) == 0) return;
-    cpu_relax();
+  close();
+}
+
+// Own share first, then what others have left.
+void ThreadPool::take_shares(int thread, int64_t piece, const Range& range) {
+  for (int i = 0; i < threads_; ++i) {
+    Share& share = shares_[size_t((thread + i) % threads_)];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const int64_t begin = share.next.fetch_add(piece, std::memory_order_relaxed);
+      if (begin < share.end) range(begin, std::min(begin + piece, share.end), thread);
+    }
   }
-  waiting_.store(1);
-  for (uint32_t left = pending_.load(); left != 0; left = pending_.load()) futex_wait(pending_, left);
-  waiting_.store(0);
 }
 
 void ThreadPool::parallel_for(int64_t units, int64_t grain, Range range) {
@@ -158,19 +179,14 @@ void ThreadPool::parallel_for(int64_t units, int64_t grain, Range range) {
   grain = std::max<int64_t>(grain, 1);
   const auto lock = exclusive();
   if (units <= grain || threads_ == 1) return range(0, units, 0);
-  const int64_t fixed = units * 3 / 4;
-  alignas(64) std::atomic<int64_t> next_unit{0};
-  run([&](int thread) {
-    const int64_t count = threads_;
-    const int64_t begin = fixed * thread / count;
-    const int64_t end = fixed * (thread + 1) / count;
-    if (begin < end) range(begin, end, thread);
-    for (;;) {
-      const int64_t first = fixed + next_unit.fetch_add(grain, std::memory_order_relaxed);
-      if (first >= units) return;
-      range(first, std::min(first + grain, units), thread);
-    }
-  });
+  const int64_t grains = (units + grain - 1) / grain;
+  for (int thread = 0; thread < threads_; ++thread) {
+    Share& share = shares_[size_t(thread)];
+    share.next.store(grains * thread / threads_ * grain, std::memory_order_relaxed);
+    share.end = std::min(units, grains * (thread + 1) / threads_ * grain);
+  }
+  const int64_t piece = std::max<int64_t>(1, grains / (kPieces * threads_)) * grain;
+  run([&](int thread) { take_shares(thread, piece, range); });
 }
 
 void ThreadPool::reserve_scratch(size_t bytes_per_thread) {

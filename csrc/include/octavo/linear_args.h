@@ -47,10 +47,8 @@ struct LinearArgs {
 struct LinearKernels {
   // Quantises rows [begin, end) of a.x.
   void (*quantise[kRowFormCount])(const ActivationRows& a, int64_t begin, int64_t end);
-  // Computes panels [begin, end). `scratch` is at least kLinearScratchBytes, 64-byte aligned, one per thread.
-  void (*linear[kFormatCount])(const LinearArgs& args, int64_t begin, int64_t end, void* scratch);
+  // Computes panels [begin, end).
+  void (*linear[kFormatCount])(const LinearArgs& args, int64_t begin, int64_t end);
 };
-
-constexpr int64_t kLinearScratchBytes = 256 * 1024;
 
 }  // namespace octavo

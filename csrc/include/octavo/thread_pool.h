@@ -31,19 +31,6 @@ class FunctionRef<void(Args...)> {
   void (*call_)(void*, Args...);
 };
 
-// Epoch-counting (sense-reversing) barrier for a fixed number of threads.
-class Barrier {
- public:
-  explicit Barrier(int threads) : threads_(threads) {}
-  void wait();
-
- private:
-  const int threads_;
-  alignas(64) std::atomic<uint32_t> arrived_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<uint32_t> sleepers_{0};
-};
-
 class ThreadPool {
  public:
   using Region = FunctionRef<void(int thread)>;
@@ -60,17 +47,16 @@ class ThreadPool {
   // (another Python thread) waits. Recursive, so that run() inside is fine.
   std::unique_lock<std::recursive_mutex> exclusive() { return std::unique_lock(mutex_); }
 
-  // Runs region(thread) once on each thread and returns when all have finished. One region runs at a time. A
-  // region must not start another one.
+  // Runs region(0) on the caller and region(thread) on every worker that arrives before the caller is done;
+  // returns when all that joined have finished. A region takes its work from shared counters and must not
+  // count on company: a worker whose core is busy elsewhere is not waited for. One region runs at a time, and
+  // none starts another.
   void run(Region region);
 
-  // Inside a region: waits for all threads of the pool.
-  void barrier() { barrier_->wait(); }
-
-  // Calls range(begin, end, thread) so that [0, units) is covered once. Each thread first gets a contiguous
-  // static share (3/4 of the units: the same thread meets the same weights each time), the rest goes in
-  // pieces of `grain` to whoever is free. Results must not depend on who computes what. Runs on the caller
-  // alone when units <= grain.
+  // Calls range(begin, end, thread) so that [0, units) is covered once, in pieces that start at multiples of
+  // `grain`. Each thread owns a contiguous share (the same thread meets the same weights each time); who has
+  // finished helps the others. Results must not depend on who computes what. Runs on the caller alone when
+  // units <= grain.
   void parallel_for(int64_t units, int64_t grain, Range range);
 
   // Scratch memory of one thread, 64-byte aligned, contents undefined, valid until the next reserve_scratch.
@@ -79,29 +65,38 @@ class ThreadPool {
   void* scratch(int thread) const { return scratch_[size_t(thread)].get(); }
 
  private:
-  ThreadPool();
-  void stop_workers();
-  void start_workers(int n);
-  void work(int thread, uint32_t seen);
-  void finish_share();
-  void after_fork_in_child();
-
+  // What is left of one thread's share.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
   struct Free {
     void operator()(void* p) const;
   };
 
+  ThreadPool();
+  void stop_workers();
+  void start_workers(int n);
+  void work(int thread, uint32_t seen);
+  bool join(uint32_t& epoch);
+  void leave();
+  void close();
+  void take_shares(int thread, int64_t piece, const Range& range);
+  void after_fork_in_child();
+
   std::recursive_mutex mutex_;
   int threads_ = 1;
   std::vector<std::thread> workers_;
-  std::unique_ptr<Barrier> barrier_;
+  std::unique_ptr<Share[]> shares_;
   std::vector<std::unique_ptr<void, Free>> scratch_;
   size_t scratch_bytes_ = 0;
   const Region* region_ = nullptr;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
+  alignas(64) std::atomic<uint64_t> gate_{0};      // epoch << 32 | open << 31 | workers inside
   alignas(64) std::atomic<uint32_t> epoch_{0};     // a new region (or the stop) has been posted
   alignas(64) std::atomic<uint32_t> sleepers_{0};  // workers parked on epoch_
-  alignas(64) std::atomic<uint32_t> pending_{0};   // workers that have not finished the region
-  alignas(64) std::atomic<uint32_t> waiting_{0};   // the caller is parked on pending_
+  alignas(64) std::atomic<uint32_t> emptied_{0};   // the last worker has left a closed region
+  alignas(64) std::atomic<uint32_t> waiting_{0};   // the caller is parked on emptied_
 };
 
 }  // namespace octavo

@@ -296,8 +296,9 @@ struct DotChain<8> {
   i32x16 total() const { return {lo, hi}; }
 };
 
-constexpr int kIntTileRows = 3;
+constexpr int kIntTileRows = 4;
 constexpr int kFloatTileRows = 6;
+constexpr int kPairTileRows = 4;  // bf16 pairs need registers of their own
 
 }  // namespace
 }  // namespace OCTAVO_ISA

@@ -179,6 +179,7 @@ struct DotChain {
 
 constexpr int kIntTileRows = 6;
 constexpr int kFloatTileRows = 12;
+constexpr int kPairTileRows = 12;  // bf16 pairs need registers of their own
 
 }  // namespace
 }  // namespace OCTAVO_ISA

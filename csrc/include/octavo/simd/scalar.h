@@ -350,6 +350,7 @@ struct DotChain {
 // unit stays quick to compile.
 constexpr int kIntTileRows = 1;
 constexpr int kFloatTileRows = 1;
+constexpr int kPairTileRows = 1;  // bf16 pairs need registers of their own
 
 }  // namespace
 }  // namespace OCTAVO_ISA
