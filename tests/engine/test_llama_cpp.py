@@ -107,7 +107,7 @@ def check_float32(name: str, count: int = 100) -> None:
     partings = [one.parting_gap for one in found if one.parting_gap is not None]
     assert max(partings, default=0.0) < NEAR_TIE
     assert num_same(found) >= 0.95 * count
-    assert mean_change(found) < 1e-3
+    assert mean_change(found) < 3e-3  # gemma: 1e-3, as llama.cpp looks its GELU up in a float16 table
 
 
 def check_quantized(model: Decoder, name: str) -> None:
