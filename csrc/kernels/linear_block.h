@@ -29,25 +29,6 @@ struct PackedBlocks {
   f32x16 min(int64_t block) const { return load_f16(halves(block, L::kMinsAt)); }
 };
 
-// M rows of activations.
-template <int M>
-struct BlockRows {
-  const int8_t* q[M];
-  const float* scales[M];
-  const float* fsums[M];
-  const int32_t* sums[M];
-
-  BlockRows(const ActivationRows& a, int64_t row) {
-    OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      q[m] = a.q + (row + m) * a.q_stride;
-      scales[m] = a.scales + (row + m) * a.scale_stride;
-      fsums[m] = a.fsums + (row + m) * a.scale_stride;
-      sums[m] = a.sums + (row + m) * a.sum_stride;
-    }
-  }
-};
-
 template <int Bits, int M>
 struct BlockDot {
   DotChain<Bits> chain[M];
@@ -70,11 +51,11 @@ struct BlockDot {
     }
   }
   template <int P, class Layout>
-  void pair(const PackedBlocks<Layout>& w, int64_t block, const BlockRows<M>& a) {
+  void pair(const PackedBlocks<Layout>& w, int64_t block, const RowBlock32* const (&a)[M]) {
     const GroupPair g = w.template pair<P>(block);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      const int8_t* q = a.q[m] + 32 * block + 8 * P;
+      const int8_t* q = a[m][block].q + 8 * P;
       chain[m].step(g.even, broadcast_4xs8(q));
       chain[m].step(g.odd, broadcast_4xs8(q + 4));
     }
@@ -84,7 +65,8 @@ struct BlockDot {
 
 // Advances acc[M] over `count` blocks.
 template <int M, class L>
-inline void block_tile(const PackedBlocks<L>& w, const BlockRows<M>& a, int64_t count, f32x16 (&acc)[M]) {
+inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M], int64_t count,
+                       f32x16 (&acc)[M]) {
   constexpr int kOffset = L::kBits == 8 ? DotChain<8>::kOffset : L::kZero;
   for (int64_t b = 0; b < count; ++b) {
     BlockDot<L::kBits, M> dot;
@@ -97,9 +79,9 @@ inline void block_tile(const PackedBlocks<L>& w, const BlockRows<M>& a, int64_t 
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       i32x16 idot = dot.total[m];
-      if constexpr (kOffset != 0) idot = sub(idot, broadcast_i32(kOffset * a.sums[m][b]));
-      acc[m] = fma(to_f32(idot), mul(scale, broadcast(a.scales[m][b])), acc[m]);
-      if constexpr (L::kHasMin) acc[m] = fma(w.min(b), broadcast(a.fsums[m][b]), acc[m]);
+      if constexpr (kOffset != 0) idot = sub(idot, broadcast_i32(kOffset * a[m][b].sum));
+      acc[m] = fma(to_f32(idot), mul(scale, broadcast(a[m][b].scale)), acc[m]);
+      if constexpr (L::kHasMin) acc[m] = fma(w.min(b), broadcast(a[m][b].fsum), acc[m]);
     }
   }
 }
@@ -109,12 +91,16 @@ struct BlockKernel {
   template <int M>
   static void tile(const LinearArgs& args, int64_t panel, int64_t row) {
     f32x16 acc[M];
+    const RowBlock32* a[M];
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) acc[m] = zero_f32();
+    for (int m = 0; m < M; ++m) {
+      acc[m] = zero_f32();
+      a[m] = row_blocks<RowBlock32>(args.a, row + m);
+    }
     const PackedBlocks<Layout> w{args.w.base + panel * args.w.panel_bytes};
     const int64_t blocks =
         (args.w.cols + Layout::kSuper - 1) / Layout::kSuper * (Layout::kSuper / Layout::kBlock);
-    block_tile<M>(w, BlockRows<M>(args.a, row), blocks, acc);
+    block_tile<M>(w, a, blocks, acc);
     store_outputs<M>(args, panel, row, acc);
   }
 

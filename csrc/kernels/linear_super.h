@@ -32,23 +32,9 @@ struct PackedSupers {
   f32x16 dmin(int64_t s) const { return load_f16(halves(s) + 16); }
 };
 
+// M rows of activations.
 template <int M>
-struct SuperRows {
-  const int8_t* q[M];
-  const float* scales[M];
-  const int32_t* sums[M];
-  const int32_t* sums64[M];
-
-  SuperRows(const ActivationRows& a, int64_t row) {
-    OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      q[m] = a.q + (row + m) * a.q_stride;
-      scales[m] = a.scales + (row + m) * a.scale_stride;
-      sums[m] = a.sums + (row + m) * a.sum_stride;
-      sums64[m] = a.sums64 + (row + m) * (a.sum_stride / 2);
-    }
-  }
-};
+using SuperRows = const RowBlock256* [M];
 
 template <int Bits, int M>
 struct SuperDot {
@@ -60,7 +46,7 @@ struct SuperDot {
     const GroupPair g = w.template pair<P>(s, block);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      const int8_t* q = a.q[m] + 256 * s + 32 * block + 8 * P;
+      const int8_t* q = a[m][s].q + 32 * block + 8 * P;
       chain[m].step(g.even, broadcast_4xs8(q));
       chain[m].step(g.odd, broadcast_4xs8(q + 4));
     }
@@ -115,7 +101,7 @@ inline void super_dot_min(const Source& w, const SuperRows<M>& a, int64_t s,
     sub32<Source::L::kBits, M>(dot, w, s, 2 * i + 1, a, dot_scale_high(scales));
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      imin[m] = add(imin[m], dot2_i16(mins, broadcast_i32(a.sums64[m][4 * s + i])));
+      imin[m] = add(imin[m], dot2_i16(mins, broadcast_i32(a[m][s].sums64[i])));
     }
   }
 }
@@ -131,7 +117,7 @@ inline void super_dot_zero(const Source& w, const SuperRows<M>& a, int64_t s,
     two_sub16<Source::L::kBits, M>(dot, w, s, i, a, pair);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      izero[m] = add(izero[m], dot2_i16(pair, broadcast_i32(a.sums[m][8 * s + i])));
+      izero[m] = add(izero[m], dot2_i16(pair, broadcast_i32(a[m][s].sums[i])));
     }
   }
   OCTAVO_UNROLL
@@ -156,7 +142,7 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
     }
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      const f32x16 scale_a = broadcast(a.scales[m][s]);
+      const f32x16 scale_a = broadcast(a[m][s].scale);
       acc[m] = fma(to_f32(dot.isum[m]), mul(w.d(s), scale_a), acc[m]);
       if constexpr (L::kHasMin) acc[m] = fma(neg(to_f32(side[m])), mul(w.dmin(s), scale_a), acc[m]);
     }
@@ -168,10 +154,14 @@ struct SuperKernel {
   template <int M>
   static void tile(const LinearArgs& args, int64_t panel, int64_t row) {
     f32x16 acc[M];
+    SuperRows<M> a;
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) acc[m] = zero_f32();
+    for (int m = 0; m < M; ++m) {
+      acc[m] = zero_f32();
+      a[m] = row_blocks<RowBlock256>(args.a, row + m);
+    }
     const PackedSupers<Layout> w{args.w.base + panel * args.w.panel_bytes};
-    super_tile<M>(w, SuperRows<M>(args.a, row), args.w.cols / Layout::kSuper, acc);
+    super_tile<M>(w, a, args.w.cols / Layout::kSuper, acc);
     store_outputs<M>(args, panel, row, acc);
   }
 

@@ -16,15 +16,10 @@ inline f32x16 load_upto(const float* x, int64_t left) {
   return left >= 16 ? load(x) : left > 0 ? load_tail(x, int(left)) : zero_f32();
 }
 
-struct Block32Result {
-  float scale, fsum;
-  int32_t sum;
-};
-
 // d = amax / 127 rounded to f16, q = nearest_even(x * (127 / amax)), fsum = f16(d * sum q) with the unrounded
 // d. A block so small that d rounds to zero is zero. A NaN or infinity in x makes the whole block NaN: it
 // must surface.
-inline Block32Result quantise_block32(const float* x, int64_t left, int8_t* q) {
+inline void quantise_block32(const float* x, int64_t left, RowBlock32& out) {
   const f32x16 x0 = load_upto(x, left), x1 = load_upto(x + 16, left - 16);
   const float amax = reduce_max(max(abs(x0), abs(x1)));
   const float poison = reduce_add(fma(x0, zero_f32(), mul(x1, zero_f32())));  // 0, or NaN
@@ -32,22 +27,19 @@ inline Block32Result quantise_block32(const float* x, int64_t left, int8_t* q) {
   const float d16 = round_to_f16(d) + poison;
   const f32x16 inverse = broadcast(d16 > 0.0f ? 127.0f / amax : 0.0f);
   const i32x16 q0 = to_i32(mul(x0, inverse)), q1 = to_i32(mul(x1, inverse));
-  store_i8(q, q0);
-  store_i8(q + 16, q1);
-  const int32_t sum = reduce_add(add(q0, q1));
-  return {d16, round_to_f16(d * float(sum)) + poison, sum};
+  store_i8(out.q, q0);
+  store_i8(out.q + 16, q1);
+  out.sum = reduce_add(add(q0, q1));
+  out.scale = d16;
+  out.fsum = round_to_f16(d * float(out.sum)) + poison;
 }
 
 inline void quantise_rows_block32(const ActivationRows& a, int64_t begin, int64_t end) {
-  const int64_t blocks = (a.cols + 63) / 64 * 2;
+  const int64_t count = (a.cols + 63) / 64 * 2;
   for (int64_t r = begin; r < end; ++r) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      const auto result =
-          quantise_block32(a.x + r * a.x_stride + 32 * b, a.cols - 32 * b, a.q + r * a.q_stride + 32 * b);
-      a.scales[r * a.scale_stride + b] = result.scale;
-      a.fsums[r * a.scale_stride + b] = result.fsum;
-      a.sums[r * a.sum_stride + b] = result.sum;
-    }
+    RowBlock32* out = reinterpret_cast<RowBlock32*>(a.blocks + r * a.row_bytes);
+    for (int64_t b = 0; b < count; ++b)
+      quantise_block32(a.x + r * a.x_stride + 32 * b, a.cols - 32 * b, out[b]);
   }
 }
 
@@ -64,9 +56,8 @@ inline int32_t pack_pair(int32_t low, int32_t high) {
   return int32_t((uint32_t(low) & 0xffffu) | (uint32_t(high) << 16));
 }
 
-// iscale = -127 / extreme, q = min(127, nearest_even(iscale * x)), d = 1 / iscale. Returns d; sums16 gets 16
-// sums.
-inline float quantise_block256(const float* x, int8_t* q, int32_t* sums16) {
+// iscale = -127 / extreme, q = min(127, nearest_even(iscale * x)), d = 1 / iscale.
+inline void quantise_block256(const float* x, RowBlock256& out) {
   f32x16 largest = zero_f32(), poison = zero_f32();
   for (int i = 0; i < 256; i += 16) {
     largest = max(largest, abs(load(x + i)));
@@ -75,26 +66,21 @@ inline float quantise_block256(const float* x, int8_t* q, int32_t* sums16) {
   const float amax = reduce_max(largest);
   const float extreme = amax < 1e-30f ? 0.0f : signed_extreme(x, amax);  // below, 127 / amax would overflow
   const float iscale = extreme != 0.0f ? -127.0f / extreme : 0.0f;
+  int32_t s[16];
   for (int i = 0; i < 16; ++i) {
     const i32x16 v = min(broadcast_i32(127), to_i32(mul(broadcast(iscale), load(x + 16 * i))));
-    store_i8(q + 16 * i, v);
-    sums16[i] = reduce_add(v);
+    store_i8(out.q + 16 * i, v);
+    s[i] = reduce_add(v);
   }
-  return (extreme != 0.0f ? 1.0f / iscale : 0.0f) + reduce_add(poison);
+  for (int i = 0; i < 8; ++i) out.sums[i] = pack_pair(s[2 * i], s[2 * i + 1]);
+  for (int i = 0; i < 4; ++i) out.sums64[i] = pack_pair(s[4 * i] + s[4 * i + 1], s[4 * i + 2] + s[4 * i + 3]);
+  out.scale = (extreme != 0.0f ? 1.0f / iscale : 0.0f) + reduce_add(poison);
 }
 
 inline void quantise_rows_block256(const ActivationRows& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    for (int64_t b = 0; b < a.cols / 256; ++b) {
-      int32_t s[16];
-      const float d = quantise_block256(a.x + r * a.x_stride + 256 * b, a.q + r * a.q_stride + 256 * b, s);
-      a.scales[r * a.scale_stride + b] = d;
-      int32_t* pairs = a.sums + r * a.sum_stride + 8 * b;
-      int32_t* pairs64 = a.sums64 + r * (a.sum_stride / 2) + 4 * b;
-      for (int i = 0; i < 8; ++i) pairs[i] = pack_pair(s[2 * i], s[2 * i + 1]);
-      for (int i = 0; i < 4; ++i)
-        pairs64[i] = pack_pair(s[4 * i] + s[4 * i + 1], s[4 * i + 2] + s[4 * i + 3]);
-    }
+    RowBlock256* out = reinterpret_cast<RowBlock256*>(a.blocks + r * a.row_bytes);
+    for (int64_t b = 0; b < a.cols / 256; ++b) quantise_block256(a.x + r * a.x_stride + 256 * b, out[b]);
   }
 }
 

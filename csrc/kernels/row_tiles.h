@@ -27,6 +27,12 @@ inline void for_row_tiles(int64_t rows, F&& f, int64_t row = 0) {
   }
 }
 
+// Row `row` in quantised form.
+template <class Block>
+inline const Block* row_blocks(const ActivationRows& a, int64_t row) {
+  return reinterpret_cast<const Block*>(a.blocks + row * a.row_bytes);
+}
+
 // Columns of the panel that exist.
 inline int panel_width(const LinearArgs& args, int64_t panel) {
   const int64_t left = args.w.rows - panel * kPanelRows;

@@ -37,28 +37,11 @@ class Workspace {
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Cuts one allocation into the arrays of ActivationRows.
-class RowArrays {
- public:
-  RowArrays(RowForm form, ActivationRows& a, Workspace& workspace) {
-    const int64_t super = form == kRowsBlock32 ? 64 : 256;
-    const int64_t padded = round_up(a.cols, super);
-    a.q_stride = padded + 64;  // rows of 4096 would all fall on the same cache sets
-    a.scale_stride = form == kRowsBlock32 ? padded / 32 : padded / 256;
-    a.sum_stride = padded / 32;
-    const int64_t q = round_up(a.rows * a.q_stride, 64), floats = round_up(a.rows * a.scale_stride * 4, 64);
-    const int64_t sums = round_up(a.rows * a.sum_stride * 4, 64);
-    uint8_t* p = workspace.reserve(q + 2 * floats + 2 * sums);
-    a.q = reinterpret_cast<int8_t*>(p);
-    a.scales = reinterpret_cast<float*>(p + q);
-    a.fsums = reinterpret_cast<float*>(p + q + floats);
-    a.sums = reinterpret_cast<int32_t*>(p + q + 2 * floats);
-    a.sums64 = reinterpret_cast<int32_t*>(p + q + 2 * floats + sums);
-  }
-};
-
 void quantise(RowForm form, ActivationRows& a, Workspace& workspace) {
-  RowArrays arrays(form, a, workspace);
+  const int64_t bytes = form == kRowsBlock32 ? (a.cols + 63) / 64 * 2 * int64_t(sizeof(RowBlock32))
+                                             : a.cols / 256 * int64_t(sizeof(RowBlock256));
+  a.row_bytes = round_up(bytes, 64) + 64;  // not a power of two: rows would all fall on the same cache sets
+  a.blocks = workspace.reserve(a.rows * a.row_bytes);
   const auto kernel = kernels().linear.quantise[form];
   const int64_t grain = std::max<int64_t>(1, 16384 / a.cols);  // below, another thread is not worth waking
   ThreadPool::instance().parallel_for(a.rows, grain,
@@ -106,13 +89,7 @@ struct Job {
     const int64_t row = chunk * chunk_rows;
     ActivationRows& a = args.a;
     a.x += row * a.x_stride;
-    if (a.q != nullptr) {
-      a.q += row * a.q_stride;
-      a.scales += row * a.scale_stride;
-      a.fsums += row * a.scale_stride;
-      a.sums += row * a.sum_stride;
-      a.sums64 += row * (a.sum_stride / 2);
-    }
+    if (a.blocks != nullptr) a.blocks += row * a.row_bytes;
     a.rows = std::min(chunk_rows, rows - row);
     args.out += row * args.out_stride;
     return args;
@@ -144,14 +121,13 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
     if (bias != nullptr) bias += weights[0]->rows();
   }
   ActivationRows forms[kRowFormCount];
-  for (auto& form : forms)
-    form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0, nullptr, 0, nullptr, 0, nullptr, nullptr};
+  for (auto& form : forms) form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0};
   Part parts[kMaxParts];
   int64_t panels = 0, bytes = 0;
   for (int i = 0; i < count; ++i) {
     const PackedMatrix& w = *weights[i];
     const RowForm form = format_info(w.format()).rows;
-    if (form != kRowsFloat && forms[form].q == nullptr) quantise(form, forms[form], workspaces[form]);
+    if (form != kRowsFloat && forms[form].blocks == nullptr) quantise(form, forms[form], workspaces[form]);
     parts[i] = {{w.view(), forms[form], out, out_stride, bias}, w.format(), w.panels()};
     out += w.rows();
     if (bias != nullptr) bias += w.rows();

@@ -15,23 +15,34 @@ struct PackedView {
   int64_t cols;
 };
 
-// The step's rows, and what quantise_rows made of them. Strides are in elements; q rows are padded with zeros
-// to the format's super-block. Block32: scales, sums and fsums have one entry per 32 k. Block256: scales one
-// per 256 k, sums one per 32 k holding the sums of its two 16-halves as int16 pair (low half first), sums64
-// one per 64 k holding the sums of its two 32-halves alike.
+// 32 k of a row, quantised for the block formats: q * scale is near x; fsum = scale * (sum of q).
+struct RowBlock32 {
+  int8_t q[32];
+  float scale;
+  float fsum;
+  int32_t sum;
+  int32_t padding;
+};
+
+// 256 k of a row, quantised for the K formats. sums[i] holds the sums of the two 16-halves of 32 k as an
+// int16 pair (low half first), sums64[i] those of the two 32-halves of 64 k.
+struct RowBlock256 {
+  int8_t q[256];
+  int32_t sums[8];
+  int32_t sums64[4];
+  float scale;
+  int32_t padding[3];
+};
+
+// The step's rows, and what `quantise` made of them: row r is a sequence of row blocks from blocks + r *
+// row_bytes on, padded with zeros to the format's super-block. x_stride is in elements.
 struct ActivationRows {
   const float* x;
   int64_t x_stride;
   int64_t rows;
   int64_t cols;
-  int8_t* q;
-  int64_t q_stride;
-  float* scales;
-  int64_t scale_stride;
-  int32_t* sums;
-  int64_t sum_stride;
-  int32_t* sums64;  // Block256 only; stride sum_stride / 2
-  float* fsums;     // Block32 only; stride scale_stride
+  uint8_t* blocks;
+  int64_t row_bytes;
 };
 
 // out[r][c] = x[r] . w[c] (+ bias[c]) for the columns of the given panels. out points at the weight's first
@@ -45,7 +56,7 @@ struct LinearArgs {
 };
 
 struct LinearKernels {
-  // Quantises rows [begin, end) of a.x.
+  // Quantises rows [begin, end) of a.x into a.blocks.
   void (*quantise[kRowFormCount])(const ActivationRows& a, int64_t begin, int64_t end);
   // Computes panels [begin, end).
   void (*linear[kFormatCount])(const LinearArgs& args, int64_t begin, int64_t end);
