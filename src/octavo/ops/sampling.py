@@ -8,10 +8,13 @@ from octavo.ops import reference
 from octavo.ops.dispatch import native_for
 from octavo.ops.operands import address, require
 
+_MAX_VOCAB = 1 << 20  # the kernels' integer sums of probability mass hold that many tokens
+
 
 def _dense_rows(logits: torch.Tensor) -> torch.Tensor:
-    require(logits.dim() == 2, f"logits must have 2 dimensions (rows, vocabulary), got {logits.dim()}")
-    require(logits.shape[1] > 0, "logits must have at least one column")
+    require(logits.dim() == 2, "logits must have 2 dimensions (rows, vocabulary), got {}", logits.dim())
+    vocab = logits.shape[1]
+    require(0 < vocab <= _MAX_VOCAB, "logits have {} columns, must be from 1 to {}", vocab, _MAX_VOCAB)
     return logits if logits.stride(1) == 1 else logits.contiguous()
 
 
@@ -104,7 +107,7 @@ def logprobs(
     """
     logits = _dense_rows(logits)
     rows, vocab = logits.shape
-    require(0 <= k <= vocab, f"k is {k}, must lie between 0 and the vocabulary size {vocab}")
+    require(0 <= k <= vocab, "k is {}, must lie between 0 and the vocabulary size {}", k, vocab)
     native = native_for(logits)
     if native is None:
         return reference.logprobs(logits, token_ids, k)
