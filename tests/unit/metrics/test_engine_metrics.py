@@ -9,7 +9,12 @@ from octavo.metrics import EngineMetrics, RequestSummary
 from octavo.metrics.buckets import one_two_five
 from octavo.types.engine import SchedulerStats
 
-GAUGES = {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "num_requests_waiting_by_reason"}
+GAUGES = {
+    "num_requests_running",
+    "num_requests_waiting",
+    "kv_cache_usage_perc",
+    "num_requests_waiting_by_reason",
+}
 COUNTERS = {
     "prefix_cache_queries",
     "prefix_cache_hits",
@@ -63,7 +68,9 @@ def test_every_name_is_there_from_the_start(prefix: str) -> None:
 
 def test_a_step_sets_gauges_and_adds_to_counters() -> None:
     metrics = EngineMetrics("m")
-    stats = SchedulerStats(num_running=2, num_waiting=1, kv_usage=0.5, prefix_queries=64, prefix_hits=32, num_preemptions=1)
+    stats = SchedulerStats(
+        num_running=2, num_waiting=1, kv_usage=0.5, prefix_queries=64, prefix_hits=32, num_preemptions=1
+    )
     metrics.on_stats(stats)
     metrics.on_stats(stats)
     metrics.on_tokens(prompt=64, cached=32, generation=2)
