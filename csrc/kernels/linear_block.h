@@ -16,7 +16,13 @@ template <class Layout>
 struct PackedBlocks {
   using L = Layout;
   const uint8_t* panel;
+  bool cold;  // not read yet in this product
 
+  [[gnu::always_inline]] void prefetch(int64_t block) const {
+    constexpr int64_t kHalf = L::kSuperBytes / 2;
+    constexpr int64_t kDistance = (1024 + L::kSuperBytes - 1) / L::kSuperBytes * L::kSuperBytes;
+    if (cold) prefetch_ahead(super(block) + block % 2 * kHalf, kDistance, kHalf);
+  }
   const uint8_t* super(int64_t block) const { return panel + (block / 2) * L::kSuperBytes; }
   template <int P>
   GroupPair pair(int64_t block) const {
@@ -69,6 +75,7 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
                        f32x16 (&acc)[M]) {
   constexpr int kOffset = L::kBits == 8 ? DotChain<8>::kOffset : L::kZero;
   for (int64_t b = 0; b < count; ++b) {
+    w.prefetch(b);
     BlockDot<L::kBits, M> dot;
     dot.clear();
     dot.template pair<0>(w, b, a);
@@ -97,7 +104,7 @@ struct BlockKernel {
       acc[m] = zero_f32();
       a[m] = row_blocks<RowBlock32>(args.a, row + m);
     }
-    const PackedBlocks<Layout> w{args.w.base + panel * args.w.panel_bytes};
+    const PackedBlocks<Layout> w{args.w.base + panel * args.w.panel_bytes, row == 0};
     const int64_t blocks =
         (args.w.cols + Layout::kSuper - 1) / Layout::kSuper * (Layout::kSuper / Layout::kBlock);
     block_tile<M>(w, a, blocks, acc);

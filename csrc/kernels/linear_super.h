@@ -14,7 +14,14 @@ template <class Layout>
 struct PackedSupers {
   using L = Layout;
   const uint8_t* panel;
+  bool cold;  // not read yet in this product
 
+  // Before part i of 4 or 8 of a super-block is multiplied.
+  template <int Parts>
+  [[gnu::always_inline]] void prefetch(int64_t s, int i) const {
+    constexpr int64_t kPart = L::kSuperBytes / Parts;
+    if (cold) prefetch_ahead(super(s) + i * kPart, L::kSuperBytes, kPart);
+  }
   const uint8_t* super(int64_t s) const { return panel + s * L::kSuperBytes; }
   template <int P>
   GroupPair pair(int64_t s, int block) const {
@@ -96,6 +103,7 @@ template <int M, class Source>
 inline void super_dot_min(const Source& w, const SuperRows<M>& a, int64_t s,
                           SuperDot<Source::L::kBits, M>& dot, i32x16 (&imin)[M]) {
   for (int i = 0; i < 4; ++i) {
+    w.template prefetch<4>(s, i);
     const i32x16 scales = w.scale_pair(s, i), mins = w.min_pair(s, i);
     sub32<Source::L::kBits, M>(dot, w, s, 2 * i, a, dot_scale_low(scales));
     sub32<Source::L::kBits, M>(dot, w, s, 2 * i + 1, a, dot_scale_high(scales));
@@ -113,6 +121,7 @@ inline void super_dot_zero(const Source& w, const SuperRows<M>& a, int64_t s,
                            SuperDot<Source::L::kBits, M>& dot, i32x16 (&izero)[M]) {
   static_assert(Source::L::kZero == 32);
   for (int i = 0; i < 8; ++i) {
+    w.template prefetch<8>(s, i);
     const i32x16 pair = w.scale_pair(s, i);
     two_sub16<Source::L::kBits, M>(dot, w, s, i, a, pair);
     OCTAVO_UNROLL
@@ -160,7 +169,7 @@ struct SuperKernel {
       acc[m] = zero_f32();
       a[m] = row_blocks<RowBlock256>(args.a, row + m);
     }
-    const PackedSupers<Layout> w{args.w.base + panel * args.w.panel_bytes};
+    const PackedSupers<Layout> w{args.w.base + panel * args.w.panel_bytes, row == 0};
     super_tile<M>(w, a, args.w.cols / Layout::kSuper, acc);
     store_outputs<M>(args, panel, row, acc);
   }

@@ -27,6 +27,14 @@ inline void for_row_tiles(int64_t rows, F&& f, int64_t row = 0) {
   }
 }
 
+// Asks for the `bytes` that lie `distance` behind p (past the end of the weights it does nothing). The
+// hardware's own prefetch stops at 4 KiB pages; asking whole super-blocks ahead, at least 1 KiB, brought a
+// third more bandwidth here.
+// Always inlined: GCC takes a function of prefetches alone for one without effect and drops its calls.
+[[gnu::always_inline]] inline void prefetch_ahead(const uint8_t* p, int64_t distance, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(p + distance + i);
+}
+
 // Row `row` in quantised form.
 template <class Block>
 inline const Block* row_blocks(const ActivationRows& a, int64_t row) {
