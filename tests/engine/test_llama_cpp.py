@@ -152,7 +152,7 @@ def test_the_capital_of_france(smollm2: Decoder) -> None:
 
 
 def test_smollm2_with_float32_weights() -> None:
-    check_float32(SMOLLM2, count=25)
+    check_float32(SMOLLM2, count=12)
 
 
 @pytest.mark.slow
@@ -161,7 +161,6 @@ def test_all_prompts_with_float32_weights(name: str) -> None:
     check_float32(name)
 
 
-@pytest.mark.slow
 def test_smollm2_as_it_is(smollm2: Decoder) -> None:
     check_quantized(smollm2, SMOLLM2)
 
