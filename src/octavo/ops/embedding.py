@@ -20,6 +20,6 @@ def embedding(ids: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
     if native is None:
         return reference.embedding(ids, weight)
     count = ids.shape[0]
-    out = torch.empty((count, weight.cols))
+    out = torch.empty(count, weight.cols)
     native.read_rows(weight.native, address("ids", ids, torch.int64, (count,)), count, out.data_ptr())
     return out

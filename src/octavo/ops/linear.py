@@ -8,7 +8,7 @@ import torch
 
 from octavo.ops import reference
 from octavo.ops.dispatch import native_for
-from octavo.ops.operands import address, require
+from octavo.ops.operands import address
 from octavo.ops.packing import PackedWeight
 
 
@@ -32,28 +32,36 @@ def linear(
     native = native_for(x)
     if native is None:
         return reference.linear(x, weights, bias, out)
-    require(
-        x.dim() == 2 and len(weights) > 0,
-        "linear needs x of 2 dimensions and weights, got {}, {}",
-        x.dim(),
-        len(weights),
-    )
-    if x.stride(1) != 1:
-        x = x.contiguous()
+    if x.dim() != 2 or not weights:
+        raise ValueError(
+            f"linear needs x of 2 dimensions and weights, got {x.dim()} dimensions, {len(weights)} weights"
+        )
+    row_stride, column_stride = x.stride()
     rows, cols = x.shape
+    if column_stride != 1:
+        x, row_stride = x.contiguous(), cols
     total = 0
+    handles = []
     for weight in weights:
         if weight.cols != cols:
             raise ValueError(f"x has {cols} columns, the weight {weight!r} wants {weight.cols}")
         total += weight.rows
+        handles.append(weight.native)
+    out_stride = total
     if out is None:
-        out = torch.empty((rows, total))
-    elif out.dtype is not torch.float32 or out.shape != (rows, total) or out.stride(1) != 1:
+        out = torch.empty(rows, total)
+    else:
+        out_stride = _checked_stride(out, rows, total)
+    bias_at = 0 if bias is None else address("bias", bias, torch.float32, (total,))
+    if rows > 0:
+        native.linear(x.data_ptr(), row_stride, rows, handles, bias_at, out.data_ptr(), out_stride)
+    return out
+
+
+def _checked_stride(out: torch.Tensor, rows: int, total: int) -> int:
+    """Elements from one row of `out` to the next."""
+    if out.dtype is not torch.float32 or out.shape != (rows, total) or out.stride(1) != 1 or not out.is_cpu:
         raise ValueError(
             f"out must be float32 [{rows}, {total}] with dense rows, got {out.dtype} {list(out.shape)}"
         )
-    bias_at = 0 if bias is None else address("bias", bias, torch.float32, (total,))
-    if rows > 0:
-        handles = [weight.native for weight in weights]
-        native.linear(x.data_ptr(), x.stride(0), rows, handles, bias_at, out.data_ptr(), out.stride(0))
-    return out
+    return out.stride(0)
