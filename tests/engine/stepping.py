@@ -110,9 +110,10 @@ class Stepper:
         long_prefill_token_threshold: int = 0,
         enable_prefix_caching: bool = False,
         max_num_seqs: int = 64,
+        kv_dtype: str = "float32",
         runner: Callable[..., ModelRunner] = ModelRunner,
     ) -> None:
-        self.layout = plan_groups(model.spec.kv_layers(), block_size, "float32")
+        self.layout = plan_groups(model.spec.kv_layers(), block_size, kv_dtype)
         config = SchedulerConfig(
             max_num_batched_tokens=max_num_batched_tokens,
             max_num_seqs=max_num_seqs,

@@ -70,7 +70,7 @@ class Subject:
     """A model and the digests of sequences that ran alone."""
 
     model: Decoder
-    known: dict[tuple[int, ...], tuple[list[int], dict[int, bytes]]] = field(default_factory=dict)
+    known: dict[tuple[object, ...], tuple[list[int], dict[int, bytes]]] = field(default_factory=dict)
 
     @property
     def vocab_size(self) -> int:
@@ -80,12 +80,14 @@ class Subject:
         """Pseudo-random tokens."""
         return random.Random(seed).choices(range(self.vocab_size), k=length)
 
-    def alone(self, prompt: Sequence[int], count: int) -> tuple[list[int], dict[int, bytes]]:
+    def alone(
+        self, prompt: Sequence[int], count: int, kv_dtype: str = "float32"
+    ) -> tuple[list[int], dict[int, bytes]]:
         """Tokens and digests of the sequence by itself."""
-        key = (count, *prompt)
+        key = (kv_dtype, count, *prompt)
         if key not in self.known:
             with threads(1):
-                stepper = Stepper(self.model, runner=RecordingRunner)
+                stepper = Stepper(self.model, runner=RecordingRunner, kv_dtype=kv_dtype)
                 stepper.add("alone", prompt, greedy(count))
                 answers = stepper.run()
             self.known[key] = (answers["alone"].token_ids, digests(stepper)["alone"])
@@ -95,7 +97,7 @@ class Subject:
         """Compare all requests of a finished run with their solo runs."""
         assert runner_of(stepper).conflicts == []
         for request_id, (prompt, count) in requests.items():
-            tokens, expected = self.alone(prompt, count)
+            tokens, expected = self.alone(prompt, count, stepper.layout.dtype)
             answer = stepper.answers[request_id]
             found = digests(stepper)[request_id]
             wrong = [position for position in sorted(found) if found[position] != expected.get(position)]
@@ -226,6 +228,7 @@ def mixes(draw: st.DrawFn) -> dict[str, Any]:
             "enable_prefix_caching": draw(st.booleans()),
             "num_blocks": draw(st.sampled_from([40, 60, 400])),
             "max_num_seqs": draw(st.sampled_from([1, 3, 16])),
+            "kv_dtype": draw(st.sampled_from(["float32", "bfloat16", "float16"])),
         },
     }
 
