@@ -126,14 +126,14 @@ constexpr Packer kPackers[kFormatCount] = {
     quantised_packer<LayoutQ6_K, Block256>("q6_k", kRowsBlock256, 210),
 };
 
+// Large matrices start at a huge page and ask for huge pages, but only for those that they fill.
 uint8_t* allocate(size_t bytes) {
-  const bool large = bytes >= kHugePage;
-  const size_t alignment = large ? kHugePage : 64;
-  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* p = aligned_alloc(alignment, rounded);
-  if (p == nullptr) throw std::bad_alloc();
+  const bool large = bytes >= 2 * kHugePage;
+  void* p = nullptr;
+  if (posix_memalign(&p, large ? kHugePage : kLine, std::max<size_t>(bytes, kLine)) != 0)
+    throw std::bad_alloc();
 #if defined(__linux__)
-  if (large) madvise(p, rounded, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
+  if (large) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
 #endif
   return static_cast<uint8_t*>(p);
 }

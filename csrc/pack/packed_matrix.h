@@ -24,7 +24,7 @@ Format format_by_name(const char* name);
 
 class PackedMatrix {
  public:
-  // Allocates zeroed memory (2 MiB-aligned and advised for huge pages when large). Throws std::bad_alloc.
+  // Allocates memory, in huge pages when large; `fill` sets all of it. Throws std::bad_alloc.
   PackedMatrix(Format format, int64_t rows, int64_t cols);
 
   Format format() const { return format_; }
