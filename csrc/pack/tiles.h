@@ -8,41 +8,47 @@
 namespace octavo {
 namespace {
 
-// Four weights of k-group `group` (inside the super-block) of one row.
+inline uint32_t read_u32(const uint8_t* p) {
+  uint32_t x;
+  memcpy(&x, p, 4);
+  return x;
+}
+inline void or_u32(uint8_t* p, uint32_t bits) {
+  bits |= read_u32(p);
+  memcpy(p, &bits, 4);
+}
+
+// Four weights of k-group `group` (inside the super-block) of one row, a byte each in one word. The
+// super-block is zero before its groups are put.
 template <class Layout>
-void put_group(uint8_t* super, int row, int group, const uint8_t* q) {
+void put_group(uint8_t* super, int row, int group, const uint8_t* weights) {
+  const uint32_t q = read_u32(weights);
   if constexpr (Layout::kBits == 8) {
-    memcpy(super + group * kLine + 4 * row, q, 4);
+    or_u32(super + group * kLine + 4 * row, q);
   } else {
-    uint8_t* line = super + group / 2 * kLine + 4 * row;
-    for (int c = 0; c < 4; ++c) line[c] = uint8_t(line[c] | (q[c] & 15) << (4 * (group % 2)));
-    if constexpr (Layout::kBits == 5) {
-      uint8_t* plane = super + Layout::kPlaneAt + group / 8 * kLine + 4 * row;
-      for (int c = 0; c < 4; ++c) plane[c] = uint8_t(plane[c] | (q[c] >> 4) << (group % 8));
-    }
-    if constexpr (Layout::kBits == 6) {
-      uint8_t* plane = super + Layout::kPlaneAt + group / 4 * kLine + 4 * row;
-      for (int c = 0; c < 4; ++c) plane[c] = uint8_t(plane[c] | (q[c] >> 4) << (2 * (group % 4)));
-    }
+    or_u32(super + group / 2 * kLine + 4 * row, (q & 0x0f0f0f0fu) << (4 * (group % 2)));
+    uint8_t* plane = super + Layout::kPlaneAt + 4 * row;
+    if constexpr (Layout::kBits == 5)
+      or_u32(plane + group / 8 * kLine, (q >> 4 & 0x01010101u) << (group % 8));
+    if constexpr (Layout::kBits == 6)
+      or_u32(plane + group / 4 * kLine, (q >> 4 & 0x03030303u) << (2 * (group % 4)));
   }
 }
 
 template <class Layout>
-void get_group(const uint8_t* super, int row, int group, uint8_t* q) {
+void get_group(const uint8_t* super, int row, int group, uint8_t* weights) {
+  uint32_t q;
   if constexpr (Layout::kBits == 8) {
-    memcpy(q, super + group * kLine + 4 * row, 4);
+    q = read_u32(super + group * kLine + 4 * row);
   } else {
-    const uint8_t* line = super + group / 2 * kLine + 4 * row;
-    for (int c = 0; c < 4; ++c) q[c] = uint8_t(line[c] >> (4 * (group % 2)) & 15);
-    if constexpr (Layout::kBits == 5) {
-      const uint8_t* plane = super + Layout::kPlaneAt + group / 8 * kLine + 4 * row;
-      for (int c = 0; c < 4; ++c) q[c] = uint8_t(q[c] | (plane[c] >> (group % 8) & 1) << 4);
-    }
-    if constexpr (Layout::kBits == 6) {
-      const uint8_t* plane = super + Layout::kPlaneAt + group / 4 * kLine + 4 * row;
-      for (int c = 0; c < 4; ++c) q[c] = uint8_t(q[c] | (plane[c] >> (2 * (group % 4)) & 3) << 4);
-    }
+    q = read_u32(super + group / 2 * kLine + 4 * row) >> (4 * (group % 2)) & 0x0f0f0f0fu;
+    const uint8_t* plane = super + Layout::kPlaneAt + 4 * row;
+    if constexpr (Layout::kBits == 5)
+      q |= (read_u32(plane + group / 8 * kLine) >> (group % 8) & 0x01010101u) << 4;
+    if constexpr (Layout::kBits == 6)
+      q |= (read_u32(plane + group / 4 * kLine) >> (2 * (group % 4)) & 0x03030303u) << 4;
   }
+  memcpy(weights, &q, 4);
 }
 
 inline uint16_t* halves(uint8_t* p) { return reinterpret_cast<uint16_t*>(p); }
