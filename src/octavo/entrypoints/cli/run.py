@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,9 +41,12 @@ def run(args: argparse.Namespace) -> int:
     """Answer the prompt, or talk if there is none."""
     from octavo.config.env import environment
     from octavo.config.logging import configure_logging
+    from octavo.engine.clients.core_main import import_torch
     from octavo.engine.llm_engine import LLMEngine
     from octavo.entrypoints.cli.terminal import converse, print_pieces
 
+    # The longest part of the start, on a thread of its own while settings and tokenizer are read.
+    threading.Thread(target=import_torch, daemon=True).start()
     prompt = _split_words(args)
     configure_logging("run", replace(environment(), logging_level="WARNING"))
     args.disable_log_stats = True
