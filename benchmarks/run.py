@@ -44,7 +44,9 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", help="a .gguf file; default: the embedded model")
-    parser.add_argument("--llama-bin", help="folder with llama-bench and llama-server")
+    parser.add_argument(
+        "--llama-bin", help="folder with llama-bench, and llama-server or llama-batched-bench"
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--vocabulary", type=int, default=49000, help="random prompts draw below this id")
@@ -125,7 +127,9 @@ def _server_figures(rows: dict[str, dict[str, float]], model: str, args: argpars
     for turn in range(max(1, args.runs // 2)):
         samples["octavo"].append(_octavo_server(model, args, turn))
         if args.llama_bin:
-            samples["llama.cpp"].append(_llama_server(model, args, turn))
+            has_server = Path(args.llama_bin, "llama-server").exists()
+            peer = _llama_server(model, args, turn) if has_server else _llama_batch(model, args)
+            samples["llama.cpp"].append(peer)
     for name, found in samples.items():
         rows[name] |= {key: statistics.median(sample[key] for sample in found) for key in found[0]}
 
@@ -156,6 +160,26 @@ def _llama_server(model: str, args: argparse.Namespace, turn: int) -> dict[str, 
             f"{CLIENTS} clients tok/s": speed,
             "peak memory MiB": running.peak_memory_mib(),
         }
+
+
+def _llama_batch(model: str, args: argparse.Namespace) -> dict[str, float]:
+    """The same work without a server, by `llama-batched-bench`: no HTTP, all prompts start together."""
+    command = [f"{args.llama_bin}/llama-batched-bench", "-m", model, "-t", str(args.threads)]
+    shape = [
+        "-c",
+        str(CLIENTS * (PROMPT + ANSWER)),
+        "-npp",
+        str(PROMPT),
+        "-ntg",
+        str(ANSWER),
+        "-npl",
+        str(CLIENTS),
+    ]
+    answer = subprocess.run(
+        [*command, *shape, "--output-format", "jsonl"], check=True, capture_output=True, text=True
+    )
+    row = next(json.loads(line) for line in answer.stdout.splitlines() if line.startswith("{"))
+    return {f"{CLIENTS} clients tok/s": CLIENTS * ANSWER / row["t"]}
 
 
 def _bodies(
