@@ -9,11 +9,13 @@ CODE = """
 from octavo.engine.clients.core_main import import_torch
 import_torch()
 import sys, torch
-assert "torch._meta_registrations" not in sys.modules
+assert not {"torch._meta_registrations", "torch.export"} & set(sys.modules)
 assert torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3)).tolist() == [[3.0] * 4] * 2
 assert torch.empty(2, 3, device="meta").t().shape == (3, 2)
 import torch._meta_registrations as real
 assert real.activate_meta
+import torch.export
+assert torch.export.export(torch.nn.Linear(2, 3), (torch.ones(1, 2),)).graph
 from torch._subclasses import FakeTensorMode
 with FakeTensorMode():
     assert torch.linalg.inv(torch.empty(3, 3)).shape == (3, 3)

@@ -216,16 +216,21 @@ def _import_executor() -> None:
     import octavo.executor.uniproc  # noqa: F401
 
 
+# What `import torch` brings and an engine never uses, a third of its time: kernels for "meta" tensors and the exporter.
+_LEFT_OUT = ("torch._meta_registrations", "torch.export")
+
+
 def import_torch() -> None:
-    """Import torch without its Python kernels for "meta" tensors: they take a third of the time, and only tracing needs
-    them. Who traces imports `torch._meta_registrations` itself, which then is the real one.
+    """Import torch without what only tracing and exporting need.
+
+    Who does trace or export imports `torch._meta_registrations` or `torch.export` itself, which then is the real one.
     """
-    left_out = "torch._meta_registrations"
-    sys.modules[left_out] = types.ModuleType(left_out)
+    sys.modules.update({name: types.ModuleType(name) for name in _LEFT_OUT})
     try:
         import torch  # noqa: F401
     finally:
-        del sys.modules[left_out]
+        for name in _LEFT_OUT:
+            del sys.modules[name]
 
 
 if __name__ == "__main__":
