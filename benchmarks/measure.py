@@ -28,6 +28,17 @@ def wall_seconds(command: Sequence[str]) -> float:
     return time.perf_counter() - start
 
 
+def first_output_seconds(command: Sequence[str]) -> float:
+    """How long a command takes to its first byte of output."""
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        seconds = time.perf_counter() - start
+        process.stdout.read()
+    return seconds
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

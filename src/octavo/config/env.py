@@ -130,3 +130,13 @@ def _default_cache_root(environ: Mapping[str, str]) -> Path:
 def environment() -> Environment:
     """The environment of this process, read at the first call."""
     return read_environment(os.environ)
+
+
+def set_default(name: str, value: str) -> None:
+    """Set `OCTAVO_NAME` for this process and those that it starts, unless the user has set it.
+
+    Args:
+        name: A field of `Environment`.
+    """
+    os.environ.setdefault(PREFIX + name.upper(), value)
+    environment.cache_clear()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
-from octavo.config.env import read_environment
+from octavo.config.env import environment, read_environment, set_default
 from octavo.config.logging import LineFormatter, configure_logging
 from octavo.lib.errors import ConfigError
 
@@ -74,3 +75,17 @@ def test_a_line_holds_time_level_and_process() -> None:
     plain = LineFormatter("engine", color=False).format(record)
     assert plain.endswith("WARNING engine: hello 5")
     assert LineFormatter("engine", color=True).format(record).startswith("\x1b[33m")
+
+
+def test_a_default_is_for_children_too_and_yields_to_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTAVO_ISA", "scalar")
+    monkeypatch.setenv("OCTAVO_NUM_THREADS", "0")
+    monkeypatch.delenv("OCTAVO_NUM_THREADS")
+    environment.cache_clear()
+    set_default("isa", "avx2")
+    set_default("num_threads", "3")
+    assert environment().isa == "scalar"
+    assert environment().num_threads == 3
+    assert os.environ["OCTAVO_NUM_THREADS"] == "3"
+    monkeypatch.undo()
+    environment.cache_clear()

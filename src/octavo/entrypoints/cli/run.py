@@ -1,13 +1,11 @@
-"""`octavo run [MODEL] [PROMPT]`: one answer, or a conversation, in this process."""
+"""`octavo run [MODEL] [PROMPT]`: one answer, or a conversation, without a server."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,18 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer the prompt, or talk if there is none."""
-    from octavo.config.env import environment
+    from octavo.config.env import set_default
     from octavo.config.logging import configure_logging
-    from octavo.engine.clients.core_main import import_torch
     from octavo.engine.llm_engine import LLMEngine
     from octavo.entrypoints.cli.terminal import converse, print_pieces
 
-    # The longest part of the start, on a thread of its own while settings and tokenizer are read.
-    threading.Thread(target=import_torch, daemon=True).start()
     prompt = _split_words(args)
-    configure_logging("run", replace(environment(), logging_level="WARNING"))
+    set_default("logging_level", "WARNING")
+    configure_logging("run")
     args.disable_log_stats = True
-    engine = LLMEngine.from_engine_args(EngineArgs.from_cli_args(args))
+    # A process of its own loads torch and weights while this one reads settings and tokenizer: a second less to wait.
+    engine = LLMEngine.from_engine_args(EngineArgs.from_cli_args(args), own_process=True)
     try:
         talk = _Talk(engine, args)
         if prompt is None:
@@ -81,7 +78,7 @@ def _opening(system_prompt: str | None, prompt: str) -> list[dict[str, Any]]:
 
 
 class _Talk:
-    """Streams answers from an engine in this process."""
+    """Streams answers from the engine."""
 
     def __init__(self, engine: LLMEngine, args: argparse.Namespace) -> None:
         self._engine = engine
