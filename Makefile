@@ -28,7 +28,7 @@ test: setup $(STAMPS)/dev checks ## every check and every test that is not slow
 test-full: setup $(STAMPS)/dev checks ## the slow suites too
 	$(BIN)/python -m pytest tests -m "slow or not slow" --timeout 3600
 
-bench: setup $(STAMPS)/dev ## measure this machine, write benchmarks/results
+bench: setup $(STAMPS)/dev ## measure this machine (ARGS="--json FILE --llama-bin FOLDER")
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 checks: $(STAMPS)/dev lint types imports ## lint, types, layering, size and bans
