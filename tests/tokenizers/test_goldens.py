@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as RustTokenizer
 
 from octavo.lib.gguf import GGUFFile
 from octavo.tokenizers import Tokenizer, TokenStream, load_tokenizer
 from tests import assets
 from tests.tokenizers.goldens import golden_cases, models_folder
 from tests.tokenizers.reference_ids import hash_ids, hash_texts, read_reference, texts_for
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
-from tokenizers import Tokenizer as RustTokenizer
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer as RustTokenizer
+
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.tokenizers.base import Tokenizer, TokenizerInfo
 from octavo.tokenizers.decoders import read_decoder
-from tokenizers import Tokenizer as RustTokenizer
 
 TOKENIZER = "tokenizer.json"
 _SPECIAL_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.tokenizers.random_text import random_texts
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as RustTokenizer
 
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.tokenizers import TokenStream, load_tokenizer
 from octavo.tokenizers.chat import render_chat
 from octavo.tokenizers.pieces import byte_alphabet
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
-from tokenizers import Tokenizer as RustTokenizer
 
 transformers = pytest.importorskip("transformers")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.tokenizers.gguf_files import Value, write_gguf
+from tokenizers import Regex, pre_tokenizers
 
 from octavo.lib.errors import CheckpointError, OctavoError, UnsupportedModelError
 from octavo.tokenizers import Tokenizer, load_tokenizer
@@ -17,7 +18,6 @@ from octavo.tokenizers.gguf.partition import Partition, SpecialToken
 from octavo.tokenizers.gguf.pretokenizers import PRE_TOKENIZERS, DigitGroups
 from octavo.tokenizers.gguf.unigram import Charsmap
 from octavo.tokenizers.pieces import byte_alphabet
-from tokenizers import Regex, pre_tokenizers
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 ALPHABET = byte_alphabet()

@@ -8,12 +8,12 @@ import time
 import pytest
 from tests import assets
 from tests.tokenizers.reference_ids import hash_ids, hash_texts, read_reference, texts_for
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as RustTokenizer
 
 from octavo.lib.errors import InvalidRequestError
 from octavo.lib.gguf import GGUFFile
 from octavo.tokenizers import Tokenizer, TokenStream, load_tokenizer
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
-from tokenizers import Tokenizer as RustTokenizer
 
 
 @functools.cache

@@ -8,8 +8,9 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from octavo.lib.errors import CheckpointError, OctavoError, OverloadedError
 
@@ -57,11 +58,17 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(OctavoError, _on_any)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(ClientDisconnect, _on_hang_up)
     app.add_exception_handler(Exception, _on_any)
 
 
 async def _on_any(_: Request, error: Exception) -> JSONResponse:
     return error_response(error)
+
+
+async def _on_hang_up(_: Request, __: Exception) -> Response:
+    """Nobody is there to read this; the status is what nginx logs for a client that closed the request."""
+    return Response(status_code=499)
 
 
 async def _on_http(_: Request, error: Exception) -> JSONResponse:

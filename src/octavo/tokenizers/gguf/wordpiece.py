@@ -5,10 +5,11 @@ A GGUF file writes the start of a word with U+2581 and leaves out WordPiece's "#
 
 from __future__ import annotations
 
-from octavo.tokenizers.gguf.vocabulary import Kind, Vocabulary
-from octavo.tokenizers.pieces import SPACE_MARK
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, normalizers, pre_tokenizers
+
+from octavo.tokenizers.gguf.vocabulary import Kind, Vocabulary
+from octavo.tokenizers.pieces import SPACE_MARK
 
 CONTINUATION = "##"
 
