@@ -2,9 +2,11 @@
 
 #include "bindings/layers.h"
 #include "bindings/linear.h"
+#include "bindings/program.h"
 
 NB_MODULE(_native, m) {
   m.doc() = "Native kernels of Octavo. Only octavo.ops imports this module.";
   octavo::bind_linear(m);
   octavo::bind_layers(m);
+  octavo::bind_program(m);
 }

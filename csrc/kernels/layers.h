@@ -7,6 +7,7 @@
 #include "kernels/kv_write.h"
 #include "kernels/layer_norm.h"
 #include "kernels/logprobs.h"
+#include "kernels/residual.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/sample.h"
@@ -19,7 +20,7 @@ namespace {
 
 inline void fill_layers(LayerKernels& table) {
   table = {rms_norm,       layer_norm,      rope,   act_mul, softcap_rows, write_kv, attention_tile,
-           attention_span, attention_merge, argmax, sample,  logprobs};
+           attention_span, attention_merge, argmax, sample,  logprobs,     add_rows, scale_rows};
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ import torch
 from octavo import ops
 from octavo.attention.metadata import AttentionMetadata, ForwardBatch, GroupMetadata, KVBinding
 from octavo.models.decoder import Decoder
+from octavo.worker.model_runner import Model
+from octavo.worker.recorded_model import RecordedModel
 
 BLOCK_SIZE = 16
 
@@ -19,8 +21,16 @@ class PagedRunner:
     Layers of one window form a page group; every group has tables of its own.
     """
 
-    def __init__(self, decoder: Decoder, sequences: int = 1, max_tokens: int = 256, seed: int = 0) -> None:
-        self.decoder = decoder
+    def __init__(
+        self,
+        decoder: Decoder,
+        sequences: int = 1,
+        max_tokens: int = 256,
+        seed: int = 0,
+        *,
+        recorded: bool = False,
+    ) -> None:
+        self.model: Model = decoder
         self.lengths = [0] * sequences
         generator = torch.Generator().manual_seed(seed)
         layers = decoder.spec.kv_layers()
@@ -41,6 +51,12 @@ class PagedRunner:
             )
             for layer in layers
         ]
+        if recorded:
+            rows = sequences * max_tokens
+            with torch.inference_mode():
+                self.model = RecordedModel(
+                    decoder, self._kv, len(windows), max_tokens=rows, max_logits_rows=rows
+                )
 
     def feed(self, tokens: dict[int, Sequence[int]]) -> dict[int, torch.Tensor]:
         """One step: append these tokens to these sequences; logits [n, vocab] after each token."""
@@ -66,24 +82,30 @@ class PagedRunner:
         )
         ids = torch.tensor([token for group in tokens.values() for token in group])
         with torch.inference_mode():
-            hidden = self.decoder.forward(ForwardBatch(ids, positions, attention, self._kv))
-            logits = self.decoder.compute_logits(hidden)
+            hidden = self.model.forward(ForwardBatch(ids, positions, attention, self._kv))
+            logits = self.model.compute_logits(hidden).clone()
         return dict(zip(order, logits.split([len(group) for group in tokens.values()]), strict=True))
 
 
 def generate(
-    decoder: Decoder, prompts: Sequence[Sequence[int]], new_tokens: int, chunk: int = 0
+    decoder: Decoder,
+    prompts: Sequence[Sequence[int]],
+    new_tokens: int,
+    chunk: int = 0,
+    *,
+    recorded: bool = False,
 ) -> tuple[list[list[int]], list[torch.Tensor]]:
     """Greedy answers to all prompts in one batch.
 
     Args:
         chunk: Prompt tokens of a sequence per step; 0: the whole prompt at once. Short prompts start to decode while
             long ones are still prefilling.
+        recorded: Replay a step program instead of walking through the model.
 
     Returns:
         For each prompt its tokens with the answer, and the logits after every token that was fed.
     """
-    runner = PagedRunner(decoder, len(prompts), max(map(len, prompts)) + new_tokens)
+    runner = PagedRunner(decoder, len(prompts), max(map(len, prompts)) + new_tokens, recorded=recorded)
     tokens = [list(prompt) for prompt in prompts]
     goals = [len(prompt) + new_tokens for prompt in prompts]
     logits: list[list[torch.Tensor]] = [[] for _ in prompts]

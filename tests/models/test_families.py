@@ -62,6 +62,15 @@ def test_batch(name: str, decoder: Decoder, chunk: int) -> None:
         check(name, tokens, rows, len(prompt))
 
 
+def test_recording(name: str, decoder: Decoder) -> None:
+    """A replayed step program gives the bits of the model that is walked through op by op, whatever the batch."""
+    walked, logits = generate(decoder, PROMPTS, 8, chunk=7)
+    replayed, logits_replayed = generate(decoder, PROMPTS, 8, chunk=7, recorded=True)
+    assert replayed == walked
+    for rows, rows_replayed in zip(logits, logits_replayed, strict=True):
+        assert torch.equal(rows, rows_replayed)
+
+
 def test_long_prompt(name: str, checkpoint: Path) -> None:
     """200 tokens: beyond every window, on the long side of LongRoPE, and beyond what linear scaling was stretched from."""
     prompt = tiny.random_tokens(200)

@@ -51,6 +51,24 @@ struct SoftcapArgs {
   float cap;
 };
 
+// out[r] = x[r] + y[r]; the output is dense.
+struct AddArgs {
+  const float* x;
+  const float* y;
+  float* out;
+  int64_t x_stride;
+  int64_t y_stride;
+  int64_t cols;
+};
+
+// out = x * factor; both dense.
+struct ScaleArgs {
+  const float* x;
+  float* out;
+  int64_t cols;
+  float factor;
+};
+
 enum class KvType : int32_t { f32 = 0, bf16 = 1, f16 = 2 };
 
 // Pages: K [blocks, kv_heads, head_dim, block_size], V [blocks, kv_heads, block_size, head_dim].
@@ -142,6 +160,8 @@ struct LayerKernels {
   void (*argmax)(const SampleArgs& a, int64_t begin, int64_t end);
   void (*sample)(const SampleArgs& a, int64_t begin, int64_t end);
   void (*logprobs)(const LogprobArgs& a, int64_t begin, int64_t end);
+  void (*add)(const AddArgs& a, int64_t begin, int64_t end);
+  void (*scale)(const ScaleArgs& a, int64_t begin, int64_t end);
 };
 
 constexpr int64_t attention_scratch_bytes(int64_t head_dim) {

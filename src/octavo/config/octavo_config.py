@@ -23,6 +23,8 @@ class ModelConfig:
     seed: int = 0
     max_logprobs: int = 20
     """Largest `logprobs` a request may ask for; -1: the whole vocabulary."""
+    enforce_eager: bool = False
+    """Walk through the forward pass op by op in every step, instead of replaying a recording of it."""
     default_sampling: tuple[tuple[str, float | int], ...] = ()
     """Sampling defaults from `generation_config.json`, as (name, value) pairs."""
 

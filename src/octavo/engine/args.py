@@ -54,6 +54,8 @@ class EngineArgs:
     """Seed for requests that bring none."""
     max_logprobs: int = 20
     """Largest `logprobs` that a request may ask for; -1: the whole vocabulary."""
+    enforce_eager: bool = False
+    """Walk through the forward pass op by op in every step instead of replaying a recording: slower, for debugging."""
     generation_config: str = "auto"
     """Where sampling defaults come from: `auto` (generation_config.json beside the model), `vllm` (none), or a folder."""
     load_format: str = flag("auto", choices=("auto", "safetensors", "gguf", "dummy"))

@@ -93,6 +93,7 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
         eos_token_ids=_eos_ids(facts, generation),
         seed=args.seed,
         max_logprobs=args.max_logprobs,
+        enforce_eager=args.enforce_eager,
         default_sampling=tuple(defaults.items()),
     )
 

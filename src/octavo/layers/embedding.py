@@ -26,7 +26,7 @@ class EmbeddingLayer(Layer):
     def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
         """[M] int64 -> [M, hidden]."""
         vectors = ops.embedding(token_ids, self.weight)
-        return vectors if self._scale == 1.0 else vectors * self._scale
+        return vectors if self._scale == 1.0 else ops.scale(vectors, self._scale)
 
     def slots(self, path: str) -> Iterator[tuple[str, Slot]]:
         yield f"{path}.weight", Slot(self._shape, self._assign)

@@ -57,7 +57,15 @@ class Decoder(Layer):
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Hidden states [M, H] float32 after the final norm; writes the step's keys and values to their pages."""
-        self._ropes.reach(int(batch.positions.max()))
+        self.reach(batch.positions)
+        return self.hidden_states(batch)
+
+    def reach(self, positions: torch.Tensor) -> None:
+        """Make the position tables long enough for [M] positions."""
+        self._ropes.reach(int(positions.max()))
+
+    def hidden_states(self, batch: ForwardBatch) -> torch.Tensor:
+        """`forward` for positions that were reached before: nothing but ops, so it can be recorded."""
         return self.model.forward(batch)
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:

@@ -9,10 +9,10 @@ from octavo.ops.attention import kv_cache_shapes, paged_attention, write_kv
 from octavo.ops.dispatch import reference_mode
 from octavo.ops.embedding import embedding
 from octavo.ops.linear import linear
-from octavo.ops.machine import available_isas, isa, num_threads, set_isa, set_num_threads
+from octavo.ops.machine import available_isas, isa, native_available, num_threads, set_isa, set_num_threads
 from octavo.ops.norm import layer_norm, rms_norm
 from octavo.ops.packing import FORMATS, PackedWeight, pack_weight
-from octavo.ops.residual import add
+from octavo.ops.residual import add, scale
 from octavo.ops.rope import rope
 from octavo.ops.sampling import argmax, logprobs, sample
 
@@ -30,6 +30,7 @@ __all__ = [
     "layer_norm",
     "linear",
     "logprobs",
+    "native_available",
     "num_threads",
     "pack_weight",
     "paged_attention",
@@ -37,6 +38,7 @@ __all__ = [
     "rms_norm",
     "rope",
     "sample",
+    "scale",
     "set_isa",
     "set_num_threads",
     "softcap",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from octavo.ops import reference
-from octavo.ops.dispatch import native_for
+from octavo.ops.dispatch import native_for, new_output
 from octavo.ops.operands import require
 
 _CODES = {"silu": 0, "gelu_tanh": 1, "gelu": 2}
@@ -25,7 +25,7 @@ def activation(x: torch.Tensor, act: str) -> torch.Tensor:
         return reference.activation(x, act)
     cols = x.shape[-1]
     source = x.contiguous()
-    out = torch.empty(*x.shape)
+    out = new_output(*x.shape)
     native.act_mul(source.data_ptr(), 0, out.data_ptr(), source.numel() // max(cols, 1), cols, cols, code)
     return out
 
@@ -41,7 +41,7 @@ def act_mul(gate_up: torch.Tensor, act: str) -> torch.Tensor:
     if gate_up.stride(1) != 1:
         gate_up = gate_up.contiguous()
     cols = width // 2
-    out = torch.empty(rows, cols)
+    out = new_output(rows, cols)
     gate = gate_up.data_ptr()
     native.act_mul(gate, gate + 4 * cols, out.data_ptr(), rows, cols, gate_up.stride(0), code)
     return out
@@ -55,6 +55,6 @@ def softcap(x: torch.Tensor, cap: float) -> torch.Tensor:
         return reference.softcap(x, cap)
     cols = x.shape[-1]
     source = x.contiguous()
-    out = torch.empty(*x.shape)
+    out = new_output(*x.shape)
     native.softcap(source.data_ptr(), out.data_ptr(), source.numel() // max(cols, 1), cols, cap)
     return out

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from octavo.ops import reference
-from octavo.ops.dispatch import native_for
+from octavo.ops.dispatch import native_for, new_output
 from octavo.ops.operands import address, dense_heads, require
 
 BLOCK_SIZES = (16, 32, 64, 128)
@@ -172,7 +172,7 @@ def paged_attention(
     require(heads % kv_heads == 0, "{} query heads must be a multiple of {} key heads", heads, kv_heads)
     code = _cache_code(k_cache, v_cache)
     step = _rows(query_start, seq_lens, block_table)
-    out = torch.empty(rows, heads * head_dim)
+    out = new_output(rows, heads * head_dim)
     native.paged_attention(
         q.data_ptr(),
         q.stride(0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from octavo.ops import reference
-from octavo.ops.dispatch import native_module
+from octavo.ops.dispatch import native_module, new_output
 from octavo.ops.operands import address
 from octavo.ops.packing import PackedWeight
 
@@ -20,6 +20,6 @@ def embedding(ids: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
     if native is None:
         return reference.embedding(ids, weight)
     count = ids.shape[0]
-    out = torch.empty(count, weight.cols)
+    out = new_output(count, weight.cols)
     native.read_rows(weight.native, address("ids", ids, torch.int64, (count,)), count, out.data_ptr())
     return out

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from octavo.ops import reference
-from octavo.ops.dispatch import native_for
+from octavo.ops.dispatch import native_for, new_output
 from octavo.ops.operands import address
 from octavo.ops.packing import PackedWeight
 
@@ -49,7 +49,7 @@ def linear(
         handles.append(weight.native)
     out_stride = total
     if out is None:
-        out = torch.empty(rows, total)
+        out = new_output(rows, total)
     else:
         out_stride = _checked_stride(out, rows, total)
     bias_at = 0 if bias is None else address("bias", bias, torch.float32, (total,))

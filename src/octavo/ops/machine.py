@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from octavo.lib.errors import ConfigError
-from octavo.ops.dispatch import built_module
+from octavo.ops.dispatch import built_module, native_module
 
 MAX_THREADS = 256
+
+
+def native_available() -> bool:
+    """Whether ops run as native kernels (built, and not within `reference_mode`)."""
+    return native_module() is not None
 
 
 def set_num_threads(n: int) -> None:

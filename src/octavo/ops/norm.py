@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from octavo.ops import reference
-from octavo.ops.dispatch import native_for
+from octavo.ops.dispatch import native_for, new_output
 from octavo.ops.operands import address, require
 
 
@@ -37,7 +37,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     cols = x.shape[-1]
     weights = address("weight", weight, torch.float32, (cols,))
     rows, layout = _rows(x)
-    out = torch.empty(*x.shape)
+    out = new_output(*x.shape)
     native.norm(False, rows.data_ptr(), weights, 0, out.data_ptr(), *layout, cols, eps)
     return out
 
@@ -52,6 +52,6 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
     weights = address("weight", weight, torch.float32, (cols,))
     biases = 0 if bias is None else address("bias", bias, torch.float32, (cols,))
     rows, layout = _rows(x)
-    out = torch.empty(*x.shape)
+    out = new_output(*x.shape)
     native.norm(True, rows.data_ptr(), weights, biases, out.data_ptr(), *layout, cols, eps)
     return out

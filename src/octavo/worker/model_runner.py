@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from octavo.attention.metadata import ForwardBatch
+from octavo.models.decoder import Decoder
 from octavo.sampling import SampledRow, Sampler
 from octavo.sampling.sampler import token_logprobs
 from octavo.types.engine import TokenLogprobs
@@ -16,6 +17,7 @@ from octavo.types.kv import KVLayout
 from octavo.types.step import RequestStep, StepOutput, StepPlan
 from octavo.worker.input_batch import InputBatch, PreparedStep
 from octavo.worker.kv_tensors import KVTensors
+from octavo.worker.recorded_model import RecordedModel
 
 # Rows of logits computed at a time. They bound memory: 64 rows of a 256k vocabulary are 64 MiB.
 PROMPT_LOGPROBS_ROWS = 64
@@ -26,10 +28,10 @@ class Model(Protocol):
     """What the runner asks of a model (see `octavo.models.decoder.Decoder`)."""
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
-        """Hidden states [M, H] after the final norm; writes keys and values."""
+        """Hidden states [M, H] after the final norm, the caller's until the next call; writes keys and values."""
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[R, H] -> [R, V] float32, newly allocated."""
+        """[R, H] -> [R, V] float32, the caller's until the next call."""
 
 
 class ModelRunner:
@@ -46,12 +48,23 @@ class ModelRunner:
     def __init__(
         self, model: Model, layout: KVLayout, num_blocks: int, *, vocab_size: int, max_num_seqs: int = 256
     ) -> None:
-        self.model = model
+        self.model: Model = model
         self.kv = KVTensors(layout, num_blocks)
         self.batch = InputBatch(layout, max_num_seqs, vocab_size)
         self._bindings = self.kv.bindings()
         self._sampler = Sampler()
         self._rows_at_a_time = max(1, MAX_LOGITS_BYTES // (4 * vocab_size))
+
+    @torch.inference_mode()
+    def record(self, decoder: Decoder, max_tokens: int) -> None:
+        """From now on replay the decoder's forward natively, for steps of up to `max_tokens` tokens."""
+        self.model = RecordedModel(
+            decoder,
+            self._bindings,
+            len(self.kv.layout.groups),
+            max_tokens=max_tokens,
+            max_logits_rows=max(self._rows_at_a_time, PROMPT_LOGPROBS_ROWS),
+        )
 
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> StepOutput:

@@ -102,6 +102,8 @@ class Worker:
             vocab_size=self._vocab_size,
             max_num_seqs=self._scheduler_config.max_num_seqs,
         )
+        if not self._model_config.enforce_eager and ops.native_available():
+            self._runner.record(self._decoder, self._scheduler_config.max_num_batched_tokens)
         warm_up(self._runner)
 
     def execute_model(self, plan: StepPlan) -> StepOutput:

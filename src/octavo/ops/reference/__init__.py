@@ -5,12 +5,14 @@ from octavo.ops.reference.attention import paged_attention, write_kv
 from octavo.ops.reference.embedding import embedding
 from octavo.ops.reference.linear import linear
 from octavo.ops.reference.norm import layer_norm, rms_norm
+from octavo.ops.reference.residual import add, scale
 from octavo.ops.reference.rope import rope
 from octavo.ops.reference.sampling import argmax, log_min_p, logprobs, sample
 
 __all__ = [
     "act_mul",
     "activation",
+    "add",
     "argmax",
     "embedding",
     "layer_norm",
@@ -21,6 +23,7 @@ __all__ = [
     "rms_norm",
     "rope",
     "sample",
+    "scale",
     "softcap",
     "write_kv",
 ]

@@ -1,0 +1,102 @@
+"""Step programs: the calls of many ops, recorded once and run in one native call (the CPU's answer to a CUDA graph)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from octavo.ops.dispatch import Allocate, built_module, recording
+from octavo.ops.operands import address
+
+
+@dataclass(frozen=True, slots=True)
+class PageInputs:
+    """Where the pages of one page group lie; shapes as in `paged_attention` and `write_kv`."""
+
+    block_table: torch.Tensor
+    slot_mapping: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """What differs from step to step. M rows, S sequences."""
+
+    token_ids: torch.Tensor
+    """[M] int64, as are the positions."""
+    positions: torch.Tensor
+    query_start: torch.Tensor
+    """[S+1] int32."""
+    seq_lens: torch.Tensor
+    """[S] int32."""
+    groups: tuple[PageInputs, ...]
+
+    def addresses(self) -> tuple[int, int, int, int]:
+        """Of the four tensors in order, once their types and shapes are checked."""
+        rows, seqs = self.token_ids.shape[0], self.seq_lens.shape[0]
+        return (
+            address("token_ids", self.token_ids, torch.int64, (rows,)),
+            address("positions", self.positions, torch.int64, (rows,)),
+            address("query_start", self.query_start, torch.int32, (seqs + 1,)),
+            address("seq_lens", self.seq_lens, torch.int32, (seqs,)),
+        )
+
+    def group_addresses(self) -> list[tuple[int, int, int]]:
+        """Of each group's block table, its row stride, and of the slots."""
+        rows, seqs = self.token_ids.shape[0], self.seq_lens.shape[0]
+        return [
+            (
+                address("block_table", group.block_table, torch.int32, (seqs, group.block_table.shape[1])),
+                group.block_table.shape[1],
+                address("slot_mapping", group.slot_mapping, torch.int64, (rows,)),
+            )
+            for group in self.groups
+        ]
+
+
+class Program:
+    """Ops in the order in which they were called while recording.
+
+    The buffers they wrote and the weights and tables they read must outlive the program (weights it holds itself).
+
+    Args:
+        example: Inputs that the recorded calls are made with. M is the most rows that the program can take; the
+            tensors' contents do not matter, their identity does: a recorded op that reads them reads the step's.
+    """
+
+    def __init__(self, example: StepInputs) -> None:
+        groups = example.group_addresses()
+        self._native = built_module().Program(
+            example.token_ids.shape[0],
+            *example.addresses(),
+            [table for table, _, _ in groups],
+            [slots for _, _, slots in groups],
+        )
+
+    @contextmanager
+    def record(self, allocate: Allocate) -> Iterator[None]:
+        """Within the context ops append themselves here instead of running; `allocate` gives their outputs.
+
+        Raises:
+            AttributeError, ValueError: from the op, if it cannot be recorded.
+        """
+        with recording(self._native, allocate):
+            yield
+
+    def run(self, inputs: StepInputs) -> None:
+        """Run all ops on the first M rows of their buffers. No other thread may use the buffers meanwhile.
+
+        Raises:
+            ValueError: more rows than recorded, or ids, positions or pages outside of what the ops can read.
+        """
+        self._native.run(
+            inputs.token_ids.shape[0],
+            inputs.seq_lens.shape[0],
+            *inputs.addresses(),
+            inputs.group_addresses(),
+        )
+
+    def __len__(self) -> int:
+        return len(self._native)
