@@ -31,6 +31,10 @@ class BufferPool:
         values = self._buffers[index][:count].reshape(shape)
         # Views of the tensor keep this array alive: it dies with the last of them.
         weakref.finalize(values, self._free.append, index)
+        return self._as_tensor(values)
+
+    @staticmethod
+    def _as_tensor(values: NDArray[np.float32]) -> torch.Tensor:
         return torch.from_numpy(values)
 
     @property

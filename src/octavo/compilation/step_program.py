@@ -28,8 +28,7 @@ class StepProgram:
     def __init__(self, function: Callable[[], torch.Tensor], example: StepInputs) -> None:
         self._buffers = BufferPool()
         self._program = Program(example)
-        guard = ViewsOnly()  # type: ignore[no-untyped-call]
-        with guard, self._program.record(self._buffers.empty):
+        with ViewsOnly(), self._program.record(self._buffers.empty):
             self._output = function()
 
     def run(self, inputs: StepInputs) -> torch.Tensor:

@@ -5,51 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
+import torch
+from torch.overrides import TorchFunctionMode
 
 from octavo.lib.errors import NotSupportedError
 
-# `lift_fresh` wraps memory that a tensor is made from.
-_VIEWS = frozenset(
-    {
-        "aten::alias",
-        "aten::as_strided",
-        "aten::detach",
-        "aten::expand",
-        "aten::lift_fresh",
-        "aten::narrow",
-        "aten::permute",
-        "aten::select",
-        "aten::slice",
-        "aten::split",
-        "aten::split_with_sizes",
-        "aten::squeeze",
-        "aten::t",
-        "aten::transpose",
-        "aten::unsqueeze",
-        "aten::view",
-    }
-)
 
+class ViewsOnly(TorchFunctionMode):
+    """Refuses torch operations that compute something: they would run once, at recording, and never again.
 
-class ViewsOnly(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its hooks untyped
-    """Refuses torch operations that compute something: they would run once, at recording, and never again."""
+    What remains are questions about a tensor and views of it. (A `TorchDispatchMode` would see more finely, but costs
+    seconds of imports.)
+    """
 
-    def __torch_dispatch__(
+    def __torch_function__(
         self,
         func: Callable[..., Any],
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Let views pass.
+        """Call the operation.
 
         Raises:
-            NotSupportedError: the operation is no view.
+            NotSupportedError: it made or changed a tensor.
         """
-        name = getattr(func, "_schema").name  # noqa: B009 (torch types it as absent)
-        if name not in _VIEWS:
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", str(func))
+        made = [t for t in _tensors(result) if not _is_view_of(t, args)]
+        if made or _writes(name) or "out" in (kwargs or {}):
             raise NotSupportedError(
-                f"{name} cannot be recorded: inside a forward pass everything that computes is an op of octavo.ops"
+                f"torch's {name} cannot be recorded: inside a forward pass everything that computes is an op of octavo.ops"
             )
-        return func(*args, **(kwargs or {}))
+        return result
+
+
+def _writes(name: str) -> bool:
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    found = result if isinstance(result, (tuple, list)) else [result]
+    return [item for item in found if isinstance(item, torch.Tensor)]
+
+
+def _is_view_of(tensor: torch.Tensor, args: Sequence[Any]) -> bool:
+    storage = tensor.untyped_storage().data_ptr()
+    return any(isinstance(arg, torch.Tensor) and arg.untyped_storage().data_ptr() == storage for arg in args)
