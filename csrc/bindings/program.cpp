@@ -2,12 +2,15 @@
 // an op that is given a program instead of the module records its call.
 #include "bindings/program.h"
 
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings/layer_calls.h"
@@ -103,6 +106,28 @@ class Recorder {
 
   void run(int64_t rows, int64_t num_seqs, Address token_ids, Address positions, Address query_start,
            Address seq_lens, const Groups& groups) const {
+    with_step(rows, num_seqs, token_ids, positions, query_start, seq_lens, groups,
+              [&](const Step& step) { program_.run(step); });
+  }
+
+  // [(name, nanoseconds)] of each op.
+  std::vector<std::pair<std::string, int64_t>> run_timed(int64_t rows, int64_t num_seqs, Address token_ids,
+                                                         Address positions, Address query_start,
+                                                         Address seq_lens, const Groups& groups) const {
+    std::vector<int64_t> times;
+    with_step(rows, num_seqs, token_ids, positions, query_start, seq_lens, groups,
+              [&](const Step& step) { times = program_.run_timed(step); });
+    std::vector<std::pair<std::string, int64_t>> named;
+    for (size_t i = 0; i < times.size(); ++i) named.emplace_back(program_.name(int64_t(i)), times[i]);
+    return named;
+  }
+
+  int64_t size() const { return program_.size(); }
+
+ private:
+  template <class Use>
+  void with_step(int64_t rows, int64_t num_seqs, Address token_ids, Address positions, Address query_start,
+                 Address seq_lens, const Groups& groups, Use use) const {
     if (rows > rows_) {
       throw std::invalid_argument("a step of " + std::to_string(rows) + " rows; the program holds " +
                                   std::to_string(rows_));
@@ -111,13 +136,9 @@ class Recorder {
     for (const auto& [table, stride, slots] : groups)
       pages.push_back({at<int32_t>(table), stride, at<int64_t>(slots)});
     const nb::gil_scoped_release release;
-    program_.run({rows, num_seqs, at<int64_t>(token_ids), at<int64_t>(positions), at<int32_t>(query_start),
-                  at<int32_t>(seq_lens), pages.data(), int64_t(pages.size())});
+    use(Step{rows, num_seqs, at<int64_t>(token_ids), at<int64_t>(positions), at<int32_t>(query_start),
+             at<int32_t>(seq_lens), pages.data(), int64_t(pages.size())});
   }
-
-  int64_t size() const { return program_.size(); }
-
- private:
   void expect_rows(int64_t rows) const {
     if (rows != rows_) {
       throw std::invalid_argument("a recorded op has " + std::to_string(rows) + " rows, the recording " +
@@ -166,6 +187,7 @@ void bind_program(nb::module_& m) {
       .def("write_kv", &Recorder::write_kv)
       .def("paged_attention", &Recorder::paged_attention)
       .def("run", &Recorder::run)
+      .def("run_timed", &Recorder::run_timed)
       .def("__len__", &Recorder::size);
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/program.h"
 
+#include <array>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 
@@ -105,6 +107,26 @@ void Program::run(const Step& step) const {
   check(step);
   const Runner runner{step};
   for (const Op& op : ops_) std::visit(runner, op);
+}
+
+std::vector<int64_t> Program::run_timed(const Step& step) const {
+  using Clock = std::chrono::steady_clock;
+  const auto turn = ThreadPool::instance().exclusive();
+  check(step);
+  const Runner runner{step};
+  std::vector<int64_t> times;
+  for (const Op& op : ops_) {
+    const auto begin = Clock::now();
+    std::visit(runner, op);
+    times.push_back(std::chrono::nanoseconds(Clock::now() - begin).count());
+  }
+  return times;
+}
+
+const char* Program::name(int64_t op) const {
+  static constexpr std::array<const char*, std::variant_size_v<Op>> kNames = {
+      "embedding", "linear", "norm", "rope", "act_mul", "softcap", "add", "scale", "write_kv", "attention"};
+  return kNames[ops_[size_t(op)].index()];
 }
 
 }  // namespace octavo

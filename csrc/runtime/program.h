@@ -86,6 +86,9 @@ class Program {
   // Checks the step against what the ops can take (std::invalid_argument names the first value that does not
   // fit), then runs all ops in order.
   void run(const Step& step) const;
+  // The same, with the nanoseconds that each op took.
+  std::vector<int64_t> run_timed(const Step& step) const;
+  const char* name(int64_t op) const;
 
  private:
   void check(const Step& step) const;

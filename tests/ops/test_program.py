@@ -13,7 +13,7 @@ from octavo import ops
 from octavo.compilation import StepProgram
 from octavo.compilation.buffers import BufferPool
 from octavo.lib.errors import NotSupportedError
-from octavo.ops.program import PageInputs, StepInputs
+from octavo.ops.program import PageInputs, Program, StepInputs
 
 ROWS, HIDDEN, VOCAB = 40, 64, 100
 
@@ -87,6 +87,18 @@ def test_replay_gives_the_bits_of_the_ops(model: Model, program: StepProgram, ro
     model.k_cache.zero_(), model.v_cache.zero_()
     assert torch.equal(program.run(step), expected)
     assert model.k_cache.count_nonzero() > 0
+
+
+def test_a_timed_run_names_each_op(model: Model) -> None:
+    example = inputs(4)
+    program = Program(example)
+    with program.record(torch.empty):
+        rows = ops.embedding(example.token_ids, model.embedding)
+        kept = ops.scale(rows, 2.0)
+    timed = program.run_timed(example)
+    assert [name for name, _ in timed] == ["embedding", "scale"]
+    assert all(nanoseconds >= 0 for _, nanoseconds in timed)
+    assert torch.equal(kept, ops.scale(ops.embedding(example.token_ids, model.embedding), 2.0))
 
 
 def test_recording_runs_nothing(model: Model) -> None:
