@@ -141,3 +141,21 @@ def test_one_failing_request_leaves_the_others_alone(server: Server) -> None:
         error(server.complete([97, poison], max_tokens=4), 500)
         assert server.complete("x", max_tokens=4).status_code == 200
     assert server.get("/health").status_code == 200
+
+
+def test_a_prompt_that_is_certainly_too_long_is_refused_unread(server: Server) -> None:
+    text = "x" * 10_000_000
+    for answer in (server.complete(text), server.chat(text)):
+        found = error(answer)
+        assert found["param"] == "prompt"
+        assert "512 tokens" in found["message"]
+    assert error(server.post("/tokenize", {"prompt": text}))["param"] == "prompt"
+
+
+def test_more_answers_than_may_ever_wait_are_the_clients_mistake_not_a_busy_server() -> None:
+    with running(max_num_queued_reqs=20) as small:
+        assert error(small.complete("x", n=21))["param"] == "n"
+        assert error(small.complete(["x"] * 11, n=2))["param"] == "n"
+        assert error(small.complete(["x"] * 21))["param"] == "prompt"
+        assert error(small.chat(n=21))["param"] == "n"
+        assert len(small.complete(["x"] * 10, n=2, max_tokens=1).json()["choices"]) == 20

@@ -16,7 +16,7 @@ from octavo.engine.clients.process import COMMAND
 from octavo.engine.clients.session import EngineState
 from octavo.engine.clients.wire import Ready
 from octavo.engine.clients.zmq_async import AsyncZmqClient
-from octavo.engine.input import InputProcessor, Prompt, default_sampling_params
+from octavo.engine.input import InputProcessor, Prompt, check_text, default_sampling_params
 from octavo.engine.loading_bar import LoadingBar, ProgressListener
 from octavo.engine.mailbox import Mailbox
 from octavo.engine.output import OutputProcessor, ProcessedStep
@@ -55,7 +55,7 @@ class AsyncLLM:
         self.config = config
         self.tokenizer = tokenizer
         self._client = client
-        self._input = InputProcessor(config.model, tokenizer)
+        self._input = InputProcessor(config.model, tokenizer, max_queued=config.scheduler.max_num_queued_reqs)
         self._output = OutputProcessor(tokenizer)
         self._mailboxes: dict[str, Mailbox] = {}
         self._listeners = StatsListeners(listeners)
@@ -285,6 +285,7 @@ class AsyncLLM:
         """Long text is encoded in a thread, so that other streams go on meanwhile."""
         if self.tokenizer is None or not isinstance(prompt, str) or len(prompt) < _LONG_TEXT:
             return prompt
+        check_text(self.tokenizer, prompt, self.config.model.max_model_len)
         return {"prompt": prompt, "prompt_token_ids": await asyncio.to_thread(self.tokenizer.encode, prompt)}
 
     async def _ensure_running(self) -> None:

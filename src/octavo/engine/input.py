@@ -14,7 +14,7 @@ import msgspec
 from octavo.config import ModelConfig
 from octavo.lib.errors import InvalidRequestError
 from octavo.types.engine import EngineRequest
-from octavo.types.sampling_params import SEED_MAX, SamplingParams
+from octavo.types.sampling_params import MAX_N, SEED_MAX, SamplingParams
 
 if TYPE_CHECKING:
     from octavo.tokenizers.base import Tokenizer
@@ -57,11 +57,13 @@ class InputProcessor:
     Args:
         model: Limits and stop tokens.
         tokenizer: For prompts that are text; None: only token ids are taken.
+        max_queued: Sequences that may wait; a request for more of them could never be taken.
     """
 
-    def __init__(self, model: ModelConfig, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, model: ModelConfig, tokenizer: Tokenizer | None, *, max_queued: int = MAX_N) -> None:
         self._model = model
         self._tokenizer = tokenizer
+        self._max_queued = max_queued
         self._default_max_tokens = dict(model.default_sampling).get("max_tokens")
         self._serials = itertools.count()
 
@@ -80,6 +82,7 @@ class InputProcessor:
         Raises:
             InvalidRequestError: names the field and the limit.
         """
+        check_sequences(sampling.n, self._max_queued)
         text, ids = self._tokens_of(prompt)
         self._check_prompt(ids)
         _check_priority(priority)
@@ -135,6 +138,7 @@ class InputProcessor:
             raise InvalidRequestError(
                 "This engine has no tokenizer: give `prompt_token_ids`.", param="prompt"
             )
+        check_text(self._tokenizer, text, self._model.max_model_len)
         return self._tokenizer.encode(text)
 
     def _check_prompt(self, ids: list[int]) -> None:
@@ -198,6 +202,33 @@ class InputProcessor:
         """A seed that follows from the engine's and the request's number: a script run twice gives the same answers."""
         digest = hashlib.blake2b(b"octavo seed %d %d" % (self._model.seed, serial), digest_size=8).digest()
         return int.from_bytes(digest, "little") & SEED_MAX
+
+
+def check_text(tokenizer: Tokenizer, text: str, max_model_len: int) -> None:
+    """Refuse a text that is certainly too long before the time is spent to read it.
+
+    Raises:
+        InvalidRequestError: names the limit.
+    """
+    if not tokenizer.may_fit(text, max_model_len):
+        raise InvalidRequestError(
+            f"The prompt has {len(text)} characters, more than a context length of {max_model_len} tokens can hold. "
+            "Shorten the prompt.",
+            param="prompt",
+        )
+
+
+def check_sequences(count: int, max_queued: int, param: str = "n") -> None:
+    """Refuse more sequences at once than may ever wait: to try again later would not help.
+
+    Raises:
+        InvalidRequestError: names the limit.
+    """
+    if count > max_queued:
+        raise InvalidRequestError(
+            f"The request is for {count} answers, but at most {max_queued} may wait (--max-num-queued-reqs).",
+            param=param,
+        )
 
 
 def default_sampling_params(model: ModelConfig, **changes: Any) -> SamplingParams:

@@ -43,7 +43,7 @@ class LLMEngine:
         self.config = config
         self.client = client
         self.tokenizer = tokenizer
-        self._input = InputProcessor(config.model, tokenizer)
+        self._input = InputProcessor(config.model, tokenizer, max_queued=config.scheduler.max_num_queued_reqs)
         self._output = OutputProcessor(tokenizer)
         self._listeners = StatsListeners(listeners)
         if config.observability.log_stats_interval:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers.pieces import Pieces
+
+# No vocabulary's longest token is shorter: below this, a text may fit without a look at the vocabulary.
+_SHORT_SPELLING = 4
 
 
 class Encoder(Protocol):
@@ -125,6 +129,18 @@ class Tokenizer:
                 param="prompt",
             ) from e
         return self._encoder.encode(text, add_special_tokens, parse_special)
+
+    def may_fit(self, text: str, max_tokens: int) -> bool:
+        """False if `text` is longer than `max_tokens` tokens can spell: then it need not be read to be refused.
+
+        White space that the tokenizer would drop counts too.
+        """
+        return len(text) <= max_tokens * _SHORT_SPELLING or len(text) <= max_tokens * self._longest_spelling
+
+    @cached_property
+    def _longest_spelling(self) -> int:
+        """Bytes of the longest token."""
+        return max(map(self.pieces.length, range(self.vocab_size)))
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text that `ids` spell; bytes that are not UTF-8 become U+FFFD.

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.tokenizers.base import Tokenizer, TokenizerInfo
 from octavo.tokenizers.decoders import read_decoder
+from octavo.tokenizers.rust import rust_ids, rust_tokenizer
 
 TOKENIZER = "tokenizer.json"
 _SPECIAL_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -42,7 +43,7 @@ class RustEncoder:
     def encode(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
         """Ids of `text`; see `Encoder.encode`."""
         rust = self._parsing if parse_special else self._literal
-        return list(rust.encode(text, add_special_tokens=add_special_tokens).ids)
+        return rust_ids(rust, text, add_special_tokens=add_special_tokens)
 
 
 def load_hf_tokenizer(folder: Path) -> Tokenizer:
@@ -62,7 +63,7 @@ def load_hf_tokenizer(folder: Path) -> Tokenizer:
     description = _parse(text, path)
     config = _optional(folder / "tokenizer_config.json")
     special_tokens = _special_tokens(folder, config)
-    rust = _rust(text, path)
+    rust = rust_tokenizer(text, str(path))
     encoder = RustEncoder(rust)
     info = _info(rust, encoder, description, special_tokens, _chat_templates(folder, config))
     return Tokenizer(info, encoder, read_decoder(description, str(path)))
@@ -89,7 +90,7 @@ def _read(path: Path) -> str:
 def _parse(text: str, path: Path) -> Json:
     try:
         value = json.loads(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CheckpointError(f"is not JSON: {e}", file=str(path)) from e
     if not isinstance(value, dict):
         raise CheckpointError("must hold a JSON object", file=str(path))
@@ -98,13 +99,6 @@ def _parse(text: str, path: Path) -> Json:
 
 def _optional(path: Path) -> Json:
     return _parse(_read(path), path) if path.is_file() else {}
-
-
-def _rust(text: str, path: Path) -> RustTokenizer:
-    try:
-        return RustTokenizer.from_str(text)
-    except Exception as e:  # the library raises bare exceptions
-        raise CheckpointError(f"is not a tokenizer: {e}", file=str(path)) from e
 
 
 def _special_tokens(folder: Path, config: Json) -> dict[str, str]:
@@ -167,5 +161,6 @@ def _configured_templates(value: object) -> dict[str, str]:
     if isinstance(value, dict):
         return {name: text for name, text in value.items() if isinstance(text, str)}
     if isinstance(value, list):
-        return {item["name"]: item["template"] for item in value if isinstance(item, dict)}
+        named = [(item.get("name"), item.get("template")) for item in value if isinstance(item, dict)]
+        return {name: text for name, text in named if isinstance(name, str) and isinstance(text, str)}
     return {}

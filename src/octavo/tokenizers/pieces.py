@@ -36,6 +36,10 @@ class Pieces:
             piece = self._spelled[token_id] = self._spell(token_id)
         return piece
 
+    def length(self, token_id: int) -> int:
+        """Number of bytes of `piece`, which is not kept: for a look at the whole vocabulary."""
+        return len(self._spelled.get(token_id) or self._spell(token_id))
+
     def first_piece(self, token_id: int) -> bytes:
         """The bytes that a token adds as the first of a text."""
         return self._spell_first(token_id) if self._spell_first else self.piece(token_id)

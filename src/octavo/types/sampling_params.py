@@ -12,6 +12,8 @@ from octavo.lib.errors import InvalidRequestError
 
 MAX_N = 16384
 MAX_STOP_STRINGS = 64
+MAX_STOP_CHARACTERS = 8192
+MAX_STOP_TOKEN_IDS = 4096
 MAX_LOGIT_BIAS = 4096
 MAX_LOGPROBS_FIELD = 1 << 20
 SEED_MAX = 2**63 - 1
@@ -109,7 +111,13 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             _refuse("stop", f"takes at most {MAX_STOP_STRINGS} strings, got {len(strings)}")
         if any(not isinstance(text, str) or not text for text in strings):
             _refuse("stop", "must be non-empty strings")
-        for token in self.stop_token_ids or ():
+        letters = sum(map(len, strings))
+        if letters > MAX_STOP_CHARACTERS:
+            _refuse("stop", f"takes at most {MAX_STOP_CHARACTERS} characters in all, got {letters}")
+        ids = self.stop_token_ids or ()
+        if len(ids) > MAX_STOP_TOKEN_IDS:
+            _refuse("stop_token_ids", f"takes at most {MAX_STOP_TOKEN_IDS} ids, got {len(ids)}")
+        for token in ids:
             _in_range("stop_token_ids", token, 0, 2**31 - 1)
 
     def _check_logit_bias(self) -> None:

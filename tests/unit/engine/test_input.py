@@ -169,3 +169,33 @@ def test_defaults_come_from_the_generation_config() -> None:
     model = fake_config(default_sampling=(("temperature", 0.6), ("max_tokens", 64))).model
     params = default_sampling_params(model, top_k=3)
     assert (params.temperature, params.max_tokens, params.top_k) == (0.6, None, 3)
+
+
+def test_a_text_that_no_tokens_can_spell_is_refused_unread() -> None:
+    limited = processor(max_model_len=256)
+    assert limited.process("r", "x" * 255, SamplingParams(max_tokens=1)).children
+    with pytest.raises(InvalidRequestError, match=r"10000000 characters.* 256 tokens") as caught:
+        limited.process("r", "x" * 10_000_000, SamplingParams(max_tokens=1))
+    assert caught.value.param == "prompt"
+
+
+def test_more_answers_than_may_wait_are_refused() -> None:
+    made = InputProcessor(fake_config().model, fake_tokenizer(), max_queued=8)
+    assert len(made.process("r", "ab", SamplingParams(n=8)).children) == 8
+    with pytest.raises(InvalidRequestError, match=r"9 answers.*at most 8") as caught:
+        made.process("r", "ab", SamplingParams(n=9))
+    assert caught.value.param == "n"
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"stop": ["a" * 8193]}, "stop"),
+        ({"stop": ["a" * 200] * 64}, "stop"),
+        ({"stop_token_ids": [1] * 4097}, "stop_token_ids"),
+    ],
+)
+def test_what_would_take_long_to_look_for_is_refused(params: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="takes at most") as caught:
+        SamplingParams(**params)
+    assert caught.value.param == name

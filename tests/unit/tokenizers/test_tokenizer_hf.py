@@ -12,7 +12,7 @@ from tests.tokenizers.random_text import random_texts
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as RustTokenizer
 
-from octavo.lib.errors import CheckpointError, UnsupportedModelError
+from octavo.lib.errors import CheckpointError, InvalidRequestError, UnsupportedModelError
 from octavo.tokenizers import TokenStream, load_tokenizer
 from octavo.tokenizers.chat import render_chat
 from octavo.tokenizers.pieces import byte_alphabet
@@ -238,3 +238,58 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: "):
         load_tokenizer(tmp_path)
+
+
+def test_what_the_library_panics_at_is_an_error_of_the_file(tmp_path: Path) -> None:
+    broken = json.loads(byte_level().to_str()) | {
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(broken))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: is not a tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_text_that_the_library_panics_at_is_an_error_of_the_request(tmp_path: Path) -> None:
+    rust = byte_level()
+    rust.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")  # tries too many ways
+    tokenizer = load_tokenizer(write(tmp_path, rust))
+    for text in ("a" * 40 + "b", "a" * 4000 + "b"):
+        with pytest.raises(InvalidRequestError, match="cannot read this text"):
+            tokenizer.encode(text)
+
+
+def test_a_text_without_a_token_for_its_letters_is_refused(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(write(tmp_path, RustTokenizer(models.WordLevel({"a": 0}, unk_token="?"))))
+    assert tokenizer.encode("a") == [0]
+    with pytest.raises(InvalidRequestError, match="cannot read this text"):
+        tokenizer.encode("b")
+
+
+def test_nesting_without_end_is_a_damaged_file(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(CheckpointError, match="is not JSON"):
+        load_tokenizer(tmp_path)
+
+
+def test_templates_without_a_name_are_passed_over(tmp_path: Path) -> None:
+    named = [
+        {"name": "default", "template": "D"},
+        {"name": "x"},
+        {"template": "y"},
+        {"name": 1, "template": []},
+    ]
+    folder = write(tmp_path, byte_level(), {"chat_template": named})
+    assert load_tokenizer(folder).chat_templates == {"default": "D"}
+
+
+def test_long_and_short_texts_are_read_alike(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(write(tmp_path, byte_level()))
+    word = tokenizer.encode(" hello")
+    assert tokenizer.encode(" hello" * 2000) == word * 2000
+
+
+def test_a_text_may_fit_as_long_as_the_longest_token_allows(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(write(tmp_path, byte_level()))
+    longest = max(map(len, SPECIAL))
+    assert tokenizer.may_fit("x" * 10 * longest, 10)
+    assert not tokenizer.may_fit("x" * (10 * longest + 1), 10)

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
+from octavo.engine.input import check_text
 from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
@@ -21,6 +23,10 @@ T = TypeVar("T")
 
 # Rendering and tokenising hold the interpreter for most of their time: more threads would only add switching.
 RENDER_THREADS = 2
+# Texts that take longer to read have a thread of their own, so that short ones never wait for two of them.
+LONG_TEXT = 1 << 17
+# Characters that `/tokenize` counts; about five seconds of work.
+MAX_TOKENIZE_CHARACTERS = 1 << 22
 # Names that `render_chat` binds itself.
 RESERVED = frozenset(
     {
@@ -43,59 +49,80 @@ class Renderer:
 
     Args:
         templates: The model's own chat templates by name, or the one that the server was told to use.
+        max_model_len: Tokens that a prompt can have at most; a text that is certainly longer is refused unread.
     """
 
-    def __init__(self, tokenizer: Tokenizer, templates: Mapping[str, str], args: ServerArgs) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, templates: Mapping[str, str], args: ServerArgs, max_model_len: int
+    ) -> None:
         self.tokenizer = tokenizer
         self._templates = templates
         self._args = args
+        self._max_model_len = max_model_len
         self._pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="render")
+        self._long_texts = ThreadPoolExecutor(1, thread_name_prefix="render-long")
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._long_texts):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def chat_prompt(self, body: ChatCompletionRequest) -> ChatPrompt:
         """The ids of a conversation.
 
         Raises:
-            InvalidRequestError: the template refuses it, or there is none.
+            InvalidRequestError: the template refuses it, or there is none, or it is too long.
         """
-        return await self._run(lambda: self._chat_prompt(body))
+        opens_turn = body.opens_assistant_turn
+        render = partial(
+            self._render, body, body.visible_tools, documents=body.documents, add_generation_prompt=opens_turn
+        )
+        text = await self._run(self._pool, render)
+        ids = await self._encode([text], body.add_special_tokens)
+        return ChatPrompt(ids[0], _last_text(body.messages) if body.echo else "")
 
     async def completion_prompts(self, body: CompletionRequest) -> list[list[int]]:
-        """The ids of each prompt, in order."""
-        return await self._run(
-            lambda: [self._ids(prompt, body.add_special_tokens) for prompt in body.prompts]
+        """The ids of each prompt, in order.
+
+        Raises:
+            InvalidRequestError: one is too long.
+        """
+        texts = iter(
+            await self._encode([p for p in body.prompts if isinstance(p, str)], body.add_special_tokens)
         )
+        return [next(texts) if isinstance(prompt, str) else prompt for prompt in body.prompts]
 
     async def tokenize(self, body: TokenizeRequest) -> list[int]:
-        """The ids of a text or of a conversation."""
-        return await self._run(lambda: self._tokenize(body))
+        """The ids of a text or of a conversation.
+
+        Raises:
+            InvalidRequestError: as for `chat_prompt`; here a text may be longer than a prompt.
+        """
+        text, add_special_tokens = body.prompt or "", body.add_special_tokens is not False
+        if body.messages is not None:
+            opens_turn = body.add_generation_prompt and not body.continue_final_message
+            render = partial(self._render, body, body.tools, documents=None, add_generation_prompt=opens_turn)
+            text, add_special_tokens = await self._run(self._pool, render), bool(body.add_special_tokens)
+        if len(text) > MAX_TOKENIZE_CHARACTERS:
+            message = f"the text has {len(text)} characters; at most {MAX_TOKENIZE_CHARACTERS} are taken"
+            raise InvalidRequestError(message, param="prompt")
+        encode = partial(self.tokenizer.encode, text, add_special_tokens=add_special_tokens)
+        return await self._run(self._pool_for([text]), encode)
 
     def echo_text(self, body: CompletionRequest, prompt_token_ids: list[int]) -> str:
         """The prompt as `echo` repeats it."""
         return self.tokenizer.decode(prompt_token_ids, skip_special_tokens=body.skip_special_tokens)
 
-    def _chat_prompt(self, body: ChatCompletionRequest) -> ChatPrompt:
-        ids = self._render(
-            body,
-            body.visible_tools,
-            documents=body.documents,
-            add_generation_prompt=body.opens_assistant_turn,
-            add_special_tokens=body.add_special_tokens,
-        )
-        return ChatPrompt(ids, _last_text(body.messages) if body.echo else "")
+    async def _encode(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
+        """The ids of each prompt, none of which is certainly too long."""
 
-    def _tokenize(self, body: TokenizeRequest) -> list[int]:
-        if body.messages is None:
-            return self._ids(body.prompt or "", body.add_special_tokens is not False)
-        return self._render(
-            body,
-            body.tools,
-            documents=None,
-            add_generation_prompt=body.add_generation_prompt and not body.continue_final_message,
-            add_special_tokens=bool(body.add_special_tokens),
-        )
+        def read(text: str) -> list[int]:
+            check_text(self.tokenizer, text, self._max_model_len)
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+        return await self._run(self._pool_for(texts), lambda: [read(text) for text in texts])
+
+    def _pool_for(self, texts: list[str]) -> ThreadPoolExecutor:
+        return self._long_texts if sum(map(len, texts)) > LONG_TEXT else self._pool
 
     def _render(
         self,
@@ -104,16 +131,15 @@ class Renderer:
         *,
         documents: list[dict[str, Any]] | None,
         add_generation_prompt: bool,
-        add_special_tokens: bool,
-    ) -> list[int]:
-        """The ids of a conversation as its template writes it."""
+    ) -> str:
+        """A conversation as its template writes it."""
         extras = body.chat_template_kwargs or {}
         taken = sorted(RESERVED & set(extras))
         if taken:
             message = f"chat_template_kwargs must not hold {taken[0]!r}, which is a field of its own"
             raise InvalidRequestError(message, param="chat_template_kwargs")
         template = self._template_for(body.chat_template, bool(tools))
-        text = render_chat(
+        return render_chat(
             template,
             prepare_messages(body.messages or [], template),
             tools=tools,
@@ -123,7 +149,6 @@ class Renderer:
             special_tokens=self.tokenizer.special_tokens,
             **extras,
         )
-        return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
     def _template_for(self, asked: str | None, tools: bool) -> str:
         if asked is None:
@@ -133,13 +158,8 @@ class Renderer:
             raise InvalidRequestError(message, param="chat_template")
         return asked
 
-    def _ids(self, prompt: str | list[int], add_special_tokens: bool) -> list[int]:
-        if isinstance(prompt, list):
-            return prompt
-        return self.tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
 def _last_text(messages: list[dict[str, Any]]) -> str:

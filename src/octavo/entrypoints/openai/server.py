@@ -106,7 +106,9 @@ def make_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
         max_model_len=config.model.max_model_len,
     )
     engine.add_listener(MetricsListener(metrics))
-    return ServerState(engine, Renderer(tokenizer, templates, server_args), metrics, server_args)
+    return ServerState(
+        engine, Renderer(tokenizer, templates, server_args, config.model.max_model_len), metrics, server_args
+    )
 
 
 def _given_template(given: str | None) -> dict[str, str]:

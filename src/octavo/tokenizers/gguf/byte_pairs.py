@@ -11,6 +11,7 @@ from tokenizers import models, pre_tokenizers
 from octavo.tokenizers.gguf.pretokenizers import PreTokenizer
 from octavo.tokenizers.gguf.vocabulary import PREFIX, Vocabulary
 from octavo.tokenizers.pieces import SPACE_MARK
+from octavo.tokenizers.rust import rust_ids
 
 _LINES = re.compile(r"[^\n]+|\n+")
 
@@ -35,7 +36,7 @@ class BytePairs:
     def encode(self, text: str, after_special: bool) -> list[int]:
         """Ids of a stretch of text; see `FragmentEncoder.encode`."""
         if self._digits is None:
-            return list(self._rust.encode(text, add_special_tokens=False).ids)
+            return rust_ids(self._rust, text)
         ids: list[int] = []
         for encoding in self._rust.encode_batch(self._digits.split(text), add_special_tokens=False):
             ids += encoding.ids
@@ -72,12 +73,12 @@ class MarkedBytePairs:
                 ids += self._newlines(words)
             else:
                 prefix = SPACE_MARK if self._split_spaces and not words.startswith(SPACE_MARK) else ""
-                ids += self._rust.encode(prefix + words, add_special_tokens=False).ids
+                ids += rust_ids(self._rust, prefix + words)
         return ids
 
     def _newlines(self, run: str) -> list[int]:
         token = self._ids.get(run) if self._whole_newlines else None
-        return [token] if token is not None else list(self._rust.encode(run, add_special_tokens=False).ids)
+        return [token] if token is not None else rust_ids(self._rust, run)
 
 
 def rust_bpe(

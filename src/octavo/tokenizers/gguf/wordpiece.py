@@ -10,6 +10,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from octavo.tokenizers.gguf.vocabulary import Kind, Vocabulary
 from octavo.tokenizers.pieces import SPACE_MARK
+from octavo.tokenizers.rust import rust_ids
 
 CONTINUATION = "##"
 
@@ -38,7 +39,7 @@ class WordPiece:
 
     def encode(self, text: str, after_special: bool) -> list[int]:
         """Ids of a stretch of text; see `FragmentEncoder.encode`."""
-        return list(self._rust.encode(text, add_special_tokens=False).ids)
+        return rust_ids(self._rust, text)
 
 
 def wordpiece_texts(vocabulary: Vocabulary) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
+from octavo.engine.input import check_sequences
 from octavo.entrypoints.openai.handlers import generation
 from octavo.entrypoints.openai.handlers.logprobs import CompletionLogprobsBuilder, prompt_logprobs_body
 from octavo.entrypoints.openai.protocol.completion import (
@@ -63,6 +64,8 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     state = server_state(request)
     state.check_open()
     model = state.check_model(body.model)
+    max_queued = state.engine.config.scheduler.max_num_queued_reqs
+    check_sequences(len(body.prompts) * body.n, max_queued, "n" if body.n > 1 else "prompt")
     prompts = await state.renderer.completion_prompts(body)
     params = _params(state, body)
     request_id = new_request_id("cmpl", request, body.request_id)
