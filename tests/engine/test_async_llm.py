@@ -16,6 +16,7 @@ from tests.engine.fakes import BROKEN, DIE, RAISE, fake_command, fake_config, fa
 
 from octavo.config.env import Environment
 from octavo.engine.async_llm import AsyncLLM
+from octavo.engine.clients.wire import Hello, encode
 from octavo.engine.clients.zmq_async import AsyncZmqClient
 from octavo.engine.stats import StepStats
 from octavo.lib.errors import (
@@ -413,3 +414,28 @@ def test_counters_only_grow_and_sum_to_what_was_answered() -> None:
             assert sum(stats.scheduler.num_preemptions for stats in seen if stats.scheduler) > 0
 
     run(scenario)
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.2, 0.5])
+def test_shutdown_while_the_engine_starts_leaves_no_error_in_the_log(
+    wait: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def start_and_stop() -> None:
+        async with running(wait=False) as llm:
+            llm.start()
+            await asyncio.sleep(wait)
+
+    asyncio.run(start_and_stop())
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_a_frame_that_comes_after_shutdown_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    async def late() -> None:
+        client = AsyncZmqClient(fake_command())
+        llm = AsyncLLM(fake_config(), client, fake_tokenizer())
+        llm.start()
+        await llm.shutdown()
+        client._take(client._link, encode(Hello(1)))
+
+    asyncio.run(late())
+    assert not caplog.records

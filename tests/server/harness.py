@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ class Server:
     url: str
     engine: AsyncLLM
     state: ServerState
+    stop: Callable[[], None]
+    """Begin to shut down, as at SIGTERM."""
     client: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +92,12 @@ def running(
         await state.engine.shutdown()
 
     parts = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
-    running_server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}", parts[0].engine, parts[0])
+    running_server = Server(
+        f"http://127.0.0.1:{listener.getsockname()[1]}",
+        parts[0].engine,
+        parts[0],
+        lambda: loop.call_soon_threadsafe(parts[1].stop) and None,
+    )
     try:
         yield running_server
     finally:

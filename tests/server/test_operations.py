@@ -233,3 +233,41 @@ def test_drain_finishes_what_runs_and_refuses_what_comes() -> None:
         thread.join(30)
         assert answers[0].status_code == 200
         assert answers[0].json()["usage"]["completion_tokens"] == 60
+
+
+def half_request(server: Server) -> socket.socket:
+    """A connection whose request stops in the middle of its body."""
+    connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=20)
+    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    return connection
+
+
+def test_a_body_that_stops_is_given_up() -> None:
+    with running() as server:
+        server.state.uploads._idle_seconds = 0.05
+        with half_request(server) as connection:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+        assert server.complete("x", max_tokens=1).status_code == 200
+
+
+def test_a_server_that_ends_does_not_wait_for_half_a_body(caplog: pytest.LogCaptureFixture) -> None:
+    with running(server_args=ServerArgs(shutdown_timeout=600)) as server:
+        connections = [half_request(server) for _ in range(5)]
+        until(lambda: len(server.state.uploads._deadlines) == 5)
+        server.stop()
+        for connection in connections:
+            with connection:
+                assert connection.recv(4096).startswith(b"HTTP/1.1 503 ")
+    assert "Traceback" not in caplog.text
+
+
+def test_streams_whose_time_is_up_end_with_an_error() -> None:
+    with running(step_seconds=0.05, server_args=ServerArgs(shutdown_timeout=0.3)) as server:
+        body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            server.stop()
+            rest = [line for line in lines if line]
+    assert "was shut down before" in rest[-2]
+    assert rest[-1] == "data: [DONE]"

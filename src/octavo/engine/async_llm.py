@@ -181,12 +181,14 @@ class AsyncLLM:
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
         return True
 
+    def fail_open(self, error: OctavoError) -> None:
+        """End all open requests with `error`."""
+        self._dispatch(self._output.fail(self._output.request_ids, error))
+
     async def shutdown(self) -> None:
         """End open requests with an error and stop the engine process. May be called twice."""
         self._draining = True
-        self._dispatch(
-            self._output.fail(self._output.request_ids, EngineDeadError("The engine was shut down."))
-        )
+        self.fail_open(EngineDeadError("The engine was shut down."))
         await self._client.shutdown()
 
     # -- requests -----------------------------------------------------------------------------------------------------

@@ -178,5 +178,12 @@ def _sampling_defaults(generation: Mapping[str, Any]) -> dict[str, float | int]:
 
 def _eos_ids(facts: ModelFacts, generation: Mapping[str, Any]) -> tuple[int, ...]:
     extra = generation.get("eos_token_id")
-    more = [extra] if isinstance(extra, int) else extra if isinstance(extra, list) else []
+    more = extra if isinstance(extra, list) else [] if extra is None else [extra]
+    for token in more:
+        if type(token) is not int or not 0 <= token < facts.spec.vocab_size:
+            raise ConfigError(
+                f"generation_config.json has the eos_token_id {token!r}, which is no token of a vocabulary of "
+                f"{facts.spec.vocab_size}. Correct it, or start with --generation-config vllm.",
+                param="generation_config",
+            )
     return tuple(dict.fromkeys([*facts.hf.eos_token_ids, *more]))

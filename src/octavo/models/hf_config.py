@@ -171,7 +171,7 @@ def _read_json(file: Path) -> dict[str, object]:
         values = json.loads(file.read_text(encoding="utf-8"))
     except OSError as e:
         raise CheckpointError(f"cannot be read: {e.strerror or e}", file=str(file)) from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CheckpointError(f"is not valid JSON: {e}", file=str(file)) from e
     if not isinstance(values, dict):
         raise CheckpointError(f"must hold a JSON object, but holds {type(values).__name__}", file=str(file))

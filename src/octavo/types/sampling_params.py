@@ -21,6 +21,16 @@ SEED_MAX = 2**63 - 1
 GREEDY_EPSILON = 1e-5
 
 
+_FLAGS = (
+    "detokenize", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output",
+)  # fmt: skip
+_CONTAINERS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("stop", (str, list, tuple), "a string or a list of strings"),
+    ("stop_token_ids", (list, tuple), "a list of token ids"),
+    ("logit_bias", (dict,), "a dictionary from token ids to numbers"),
+)
+
+
 class RequestOutputKind(enum.IntEnum):
     """How often and how much of an answer is handed out."""
 
@@ -60,6 +70,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     logit_bias: dict[int, float] | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         self._check_integers()
         self._check_floats()
         self._check_stops()
@@ -77,14 +88,24 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             return ()
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
+    def _check_types(self) -> None:
+        """What the annotations promise and Python does not hold; a wrong type would only be found in the engine."""
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                _refuse(name, f"must be true or false, got {getattr(self, name)!r}")
+        for name, kinds, wanted in _CONTAINERS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kinds):
+                _refuse(name, f"must be {wanted}, got {type(value).__name__}")
+
     def _check_integers(self) -> None:
-        _in_range("n", self.n, 1, MAX_N)
-        _in_range("top_k", self.top_k, -1, 2**31 - 1)
-        _in_range("min_tokens", self.min_tokens, 0, 2**31 - 1)
+        _whole("n", self.n, 1, MAX_N)
+        _whole("top_k", self.top_k, -1, 2**31 - 1)
+        _whole("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if self.seed is not None:
-            _in_range("seed", self.seed, -SEED_MAX - 1, SEED_MAX)
+            _whole("seed", self.seed, -SEED_MAX - 1, SEED_MAX)
         if self.max_tokens is not None:
-            _in_range("max_tokens", self.max_tokens, 1, 2**31 - 1)
+            _whole("max_tokens", self.max_tokens, 1, 2**31 - 1)
             if self.min_tokens > self.max_tokens:
                 _refuse(
                     "min_tokens", f"must not exceed max_tokens ({self.max_tokens}), got {self.min_tokens}"
@@ -92,7 +113,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         for name in ("logprobs", "prompt_logprobs"):
             value = getattr(self, name)
             if value is not None:
-                _in_range(name, value, -1, MAX_LOGPROBS_FIELD)
+                _whole(name, value, -1, MAX_LOGPROBS_FIELD)
 
     def _check_floats(self) -> None:
         _in_range("temperature", self.temperature, 0.0, 100.0)
@@ -118,14 +139,14 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         if len(ids) > MAX_STOP_TOKEN_IDS:
             _refuse("stop_token_ids", f"takes at most {MAX_STOP_TOKEN_IDS} ids, got {len(ids)}")
         for token in ids:
-            _in_range("stop_token_ids", token, 0, 2**31 - 1)
+            _whole("stop_token_ids", token, 0, 2**31 - 1)
 
     def _check_logit_bias(self) -> None:
         bias = self.logit_bias or {}
         if len(bias) > MAX_LOGIT_BIAS:
             _refuse("logit_bias", f"takes at most {MAX_LOGIT_BIAS} entries, got {len(bias)}")
         for token, value in bias.items():
-            _in_range("logit_bias", token, 0, 2**31 - 1)
+            _whole("logit_bias", token, 0, 2**31 - 1)
             _in_range("logit_bias", value, -100.0, 100.0)
 
     def check_vocabulary(self, vocab_size: int) -> None:
@@ -145,6 +166,12 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
 
 def _refuse(name: str, why: str) -> None:
     raise InvalidRequestError(f"{name} {why}", param=name)
+
+
+def _whole(name: str, value: float, low: int, high: int) -> None:
+    if not isinstance(value, int):
+        _refuse(name, f"must be a whole number, got {value!r}")
+    _in_range(name, value, low, high)
 
 
 def _in_range(name: str, value: float, low: float, high: float) -> None:

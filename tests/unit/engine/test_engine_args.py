@@ -14,7 +14,7 @@ import pytest
 
 from octavo.engine import default_model
 from octavo.engine.args import EngineArgs
-from octavo.lib.errors import ConfigError
+from octavo.lib.errors import CheckpointError, ConfigError
 
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -197,3 +197,18 @@ def test_configuration_loads_neither_torch_nor_transformers(model: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("eos", ["2", [[2]], [{}], [True], -1, [10**9], 2.0])
+def test_an_eos_id_that_is_no_token_is_refused(tmp_path: Path, eos: object) -> None:
+    folder = write(tmp_path / "m", {"eos_token_id": eos})
+    with pytest.raises(ConfigError, match=r"generation_config.json has the eos_token_id"):
+        EngineArgs(model=str(folder)).create_engine_config()
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_nesting_without_end_is_a_damaged_file(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "m", {})
+    (folder / name).write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(CheckpointError, match=f"{name}: is not valid JSON"):
+        EngineArgs(model=str(folder)).create_engine_config()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.engine.fakes import EOS, VOCAB, fake_config, fake_tokenizer
 
@@ -199,3 +200,19 @@ def test_what_would_take_long_to_look_for_is_refused(params: dict[str, Any], nam
     with pytest.raises(InvalidRequestError, match="takes at most") as caught:
         SamplingParams(**params)
     assert caught.value.param == name
+
+
+@pytest.mark.parametrize("value", [1.5, "2", True, [3], {"a": 1}, b"x", float("nan"), 10**30, None, object()])
+@pytest.mark.parametrize(
+    "name", [field for field in SamplingParams.__struct_fields__ if field != "output_kind"]
+)
+def test_a_value_of_any_type_is_refused_or_reaches_the_engine_unchanged(name: str, value: Any) -> None:
+    refused = ""
+    try:
+        params = SamplingParams(**{name: value})
+    except InvalidRequestError as error:
+        refused = str(error.param)
+    if refused:
+        assert refused == name or (name, refused) == ("max_tokens", "min_tokens")
+    else:
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams) == params

@@ -251,6 +251,8 @@ class AsyncZmqClient:
                 logger.exception("A frame of the engine could not be handled.")
 
     def _take(self, link: _Link, frame: bytes) -> None:
+        if self._closing:
+            return  # whoever waited for this has been told that nothing more comes
         message = decode_from_engine(frame)
         outputs = link.session.receive(message)
         if outputs is not None and self._listener is not None:

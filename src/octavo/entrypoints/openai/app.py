@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.errors import install_error_handlers
 from octavo.entrypoints.openai.handlers import chat, completions, models, operations, tokens
 from octavo.entrypoints.openai.middleware import ApiKeys, BodyLimit, RequestIds
@@ -56,13 +55,14 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
     app.state.server = state
     app.include_router(routes())
     install_error_handlers(app)
-    _add_middleware(app, args, api_keys)
+    _add_middleware(app, state, api_keys)
     return app
 
 
-def _add_middleware(app: FastAPI, args: ServerArgs, api_keys: tuple[str, ...]) -> None:
+def _add_middleware(app: FastAPI, state: ServerState, api_keys: tuple[str, ...]) -> None:
     """Added last runs first: request ids see every answer, keys are checked before a body is read."""
-    app.add_middleware(BodyLimit, limit=args.max_request_bytes)
+    args = state.args
+    app.add_middleware(BodyLimit, limit=args.max_request_bytes, uploads=state.uploads)
     if api_keys:
         app.add_middleware(ApiKeys, keys=api_keys)
     app.add_middleware(

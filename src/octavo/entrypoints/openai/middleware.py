@@ -12,7 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from octavo.entrypoints.openai.errors import error_response
-from octavo.lib.errors import AuthenticationError, InvalidRequestError
+from octavo.entrypoints.openai.uploads import Uploads
+from octavo.lib.errors import AuthenticationError, InvalidRequestError, OctavoError
 
 # Probes carry no key; a browser's preflight cannot.
 OPEN_PATHS = frozenset({"/health", "/ready", "/ping"})
@@ -69,11 +70,12 @@ class RequestIds:
 
 
 class BodyLimit:
-    """Refuses bodies over a number of bytes, declared or streamed, before they are gathered."""
+    """Refuses bodies over a number of bytes, declared or streamed, before they are gathered, and those that never end."""
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, uploads: Uploads) -> None:
         self._app = app
         self._limit = limit
+        self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,22 +85,15 @@ class BodyLimit:
         if declared.isdigit() and int(declared) > self._limit:
             await error_response(self._too_large())(scope, receive, send)
             return
-        seen = 0
+        body = _Body(receive, self._uploads, self._limit)
 
-        async def receive_counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            # Past the limit nothing more is handed on: to the application it looks as if the client had gone.
-            return message if seen <= self._limit else {"type": "http.disconnect"}
-
-        async def send_unless_over(message: Message) -> None:
-            if seen <= self._limit:
+        async def send_unless_refused(message: Message) -> None:
+            if body.within_limits:
                 await send(message)
 
-        await self._app(scope, receive_counted, send_unless_over)
-        if seen > self._limit:
-            await error_response(self._too_large())(scope, receive, send)
+        await self._app(scope, body.receive, send_unless_refused)
+        if not body.within_limits:
+            await error_response(body.refusal or self._too_large())(scope, receive, send)
 
     def _too_large(self) -> InvalidRequestError:
         error = InvalidRequestError(
@@ -106,6 +101,33 @@ class BodyLimit:
         )
         error.status = 413
         return error
+
+
+class _Body:
+    """One body as the application receives it. Once refused, nothing more is handed on: the client seems to be gone."""
+
+    def __init__(self, receive: Receive, uploads: Uploads, limit: int) -> None:
+        self._receive = receive
+        self._uploads = uploads
+        self._left = limit
+        self._whole = False
+        self.refusal: OctavoError | None = None
+
+    @property
+    def within_limits(self) -> bool:
+        return self._left >= 0 and self.refusal is None
+
+    async def receive(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        try:
+            message = await self._uploads.next(self._receive)
+        except OctavoError as error:
+            self.refusal = error
+            return {"type": "http.disconnect"}
+        self._whole = not message.get("more_body", False)
+        self._left -= len(message.get("body", b""))
+        return message if self.within_limits else {"type": "http.disconnect"}
 
 
 def _digest(key: str) -> bytes:

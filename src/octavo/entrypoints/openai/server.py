@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from octavo.config.env import environment
-from octavo.lib.errors import ConfigError, OctavoError
+from octavo.lib.errors import ConfigError, DrainingError, OctavoError
 
 if TYPE_CHECKING:
     import uvicorn
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+# For the last events of streams whose time was up.
+_LAST_WORDS_SECONDS = 3
 
 
 def claim_port(host: str, port: int) -> socket.socket:
@@ -137,7 +140,7 @@ def make_server(state: ServerState, api_keys: tuple[str, ...] = ()) -> DrainingS
         log_level=state.args.uvicorn_log_level,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(state.args.shutdown_timeout)),
+        timeout_graceful_shutdown=math.ceil(state.args.shutdown_timeout) + _LAST_WORDS_SECONDS,
         lifespan="on",
     )
     return DrainingServer(uvicorn.Server(config), state)
@@ -149,6 +152,7 @@ class DrainingServer:
     def __init__(self, server: uvicorn.Server, state: ServerState) -> None:
         self._server = server
         self._state = state
+        self._time_is_up: asyncio.TimerHandle | None = None
 
     def handle_signals(self) -> None:
         """Drain at SIGINT and SIGTERM. Call in the event loop's main thread."""
@@ -158,17 +162,32 @@ class DrainingServer:
 
     async def run(self, sockets: list[socket.socket]) -> None:
         """Serve until `stop()`, then until the running requests are through or their time is up."""
-        # Uvicorn's `serve` would install signal handlers of its own around the same call.
-        await self._server._serve(sockets)
+        try:
+            # Uvicorn's `serve` would install signal handlers of its own around the same call.
+            await self._server._serve(sockets)
+        finally:
+            if self._time_is_up is not None:
+                self._time_is_up.cancel()
         if self._server.force_exit:
             # Uvicorn leaves the application's own shutdown out then.
             await self._server.lifespan.shutdown()
 
     def stop(self, *, force: bool = False) -> None:
-        """Take no new requests and end when the open ones are through; with `force`, at once."""
-        self._state.draining = True
+        """Take no new requests and end when the open ones are through, or their time is; with `force`, at once."""
+        if not self._state.draining:
+            self._state.draining = True
+            self._state.uploads.end()
+            loop = asyncio.get_running_loop()
+            self._time_is_up = loop.call_later(self._state.args.shutdown_timeout, self._end_open_requests)
         self._server.force_exit = self._server.force_exit or force
         self._server.should_exit = True
+
+    def _end_open_requests(self) -> None:
+        """Tell the clients that wait still, rather than to cut them off as uvicorn would."""
+        logger.warning("%d requests did not end in time.", self._state.engine.num_open)
+        self._state.engine.fail_open(
+            DrainingError("The server was shut down before the answer was complete.")
+        )
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name

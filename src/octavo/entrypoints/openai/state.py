@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
+from octavo.entrypoints.openai.uploads import Uploads
 from octavo.lib.errors import DrainingError, EngineDeadError, NotFoundError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ServerState:
     metrics: EngineMetrics
     args: ServerArgs
     created: int = field(default_factory=lambda: int(time.time()))
+    uploads: Uploads = field(default_factory=Uploads)
     draining: bool = False
 
     @property
