@@ -39,6 +39,12 @@ void scale(Address x, Address out, int64_t rows, int64_t cols, float factor) {
   run_scale({at<float>(x), at<float>(out), cols, factor}, rows);
 }
 
+void select_rows(Address x, int64_t x_stride, int64_t x_rows, Address ids, int64_t count, int64_t cols,
+                 Address out) {
+  check_range("rows", at<int64_t>(ids), count, 0, x_rows);
+  run_select({at<float>(x), at<int64_t>(ids), at<float>(out), x_stride, cols}, count);
+}
+
 void write_kv(Address k, Address v, int64_t k_row_stride, int64_t v_row_stride, Address k_cache,
               Address v_cache, Address slots, int64_t tokens, int64_t num_blocks, int64_t kv_heads,
               int64_t head_dim, int64_t block_size, int type) {
@@ -91,6 +97,7 @@ void bind_layers(nb::module_& m) {
   m.def("softcap", &softcap, Released());
   m.def("add", &add, Released());
   m.def("scale", &scale, Released());
+  m.def("select_rows", &select_rows, Released());
   m.def("write_kv", &write_kv, Released());
   m.def("paged_attention", &paged_attention, Released());
   m.def("argmax", &argmax, Released());

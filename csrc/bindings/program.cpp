@@ -79,6 +79,12 @@ class Recorder {
     expect_rows(rows);
     program_.add(ScaleOp{{at<float>(x), at<float>(out), cols, factor}});
   }
+  void select_rows(Address x, int64_t x_stride, int64_t x_rows, Address ids, int64_t count, int64_t cols,
+                   Address out) {
+    expect_rows(count);
+    expect_input("rows", ids, inputs_.token_ids);
+    program_.add(SelectOp{{at<float>(x), at<int64_t>(ids), at<float>(out), x_stride, cols}, x_rows});
+  }
   void write_kv(Address k, Address v, int64_t k_row_stride, int64_t v_row_stride, Address k_cache,
                 Address v_cache, Address slots, int64_t tokens, int64_t num_blocks, int64_t kv_heads,
                 int64_t head_dim, int64_t block_size, int type) {
@@ -184,6 +190,7 @@ void bind_program(nb::module_& m) {
       .def("softcap", &Recorder::softcap)
       .def("add", &Recorder::add)
       .def("scale", &Recorder::scale)
+      .def("select_rows", &Recorder::select_rows)
       .def("write_kv", &Recorder::write_kv)
       .def("paged_attention", &Recorder::paged_attention)
       .def("run", &Recorder::run)

@@ -1,5 +1,7 @@
 #include "runtime/layers.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -53,6 +55,12 @@ void run_add(const AddArgs& args, int64_t rows) {
 
 void run_scale(const ScaleArgs& args, int64_t rows) {
   over_rows(table().scale, args, rows, kCheapElements, args.cols);
+}
+
+void run_select(const SelectArgs& args, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    memcpy(args.out + i * args.cols, args.x + args.ids[i] * args.x_stride, size_t(args.cols) * sizeof(float));
+  }
 }
 
 void run_argmax(const SampleArgs& args, int64_t rows) {

@@ -12,6 +12,7 @@ void run_softcap(const SoftcapArgs& args, int64_t rows);
 void run_write_kv(const KvWriteArgs& args, int64_t tokens);
 void run_add(const AddArgs& args, int64_t rows);
 void run_scale(const ScaleArgs& args, int64_t rows);
+void run_select(const SelectArgs& args, int64_t count);
 void run_argmax(const SampleArgs& args, int64_t rows);
 void run_sample(const SampleArgs& args, int64_t rows);
 void run_logprobs(const LogprobArgs& args, int64_t rows);

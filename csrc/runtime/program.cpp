@@ -42,6 +42,11 @@ struct Runner {
   void operator()(const SoftcapOp& op) const { run_softcap(op.args, step.rows); }
   void operator()(const AddOp& op) const { run_add(op.args, step.rows); }
   void operator()(const ScaleOp& op) const { run_scale(op.args, step.rows); }
+  void operator()(const SelectOp& op) const {
+    SelectArgs args = op.args;
+    args.ids = step.token_ids;
+    run_select(args, step.rows);
+  }
   void operator()(const KvWriteOp& op) const {
     KvWriteArgs args = op.args;
     args.slots = step.groups[op.group].slots;
@@ -61,6 +66,7 @@ class Checker {
   void operator()(const EmbeddingOp& op) {
     check_range("token_ids", step_.token_ids, step_.rows, 0, op.weight->rows());
   }
+  void operator()(const SelectOp& op) { check_range("rows", step_.token_ids, step_.rows, 0, op.x_rows); }
   void operator()(const RopeOp& op) {
     if (op.max_position == max_position_) return;
     max_position_ = op.max_position;
@@ -125,7 +131,8 @@ std::vector<int64_t> Program::run_timed(const Step& step) const {
 
 const char* Program::name(int64_t op) const {
   static constexpr std::array<const char*, std::variant_size_v<Op>> kNames = {
-      "embedding", "linear", "norm", "rope", "act_mul", "softcap", "add", "scale", "write_kv", "attention"};
+      "embedding", "linear", "norm",        "rope",     "act_mul",  "softcap",
+      "add",       "scale",  "select_rows", "write_kv", "attention"};
   return kNames[ops_[size_t(op)].index()];
 }
 

@@ -65,6 +65,10 @@ struct AddOp {
 struct ScaleOp {
   ScaleArgs args;
 };
+struct SelectOp {
+  SelectArgs args;  // ids are the step's token_ids
+  int64_t x_rows;
+};
 struct KvWriteOp {
   KvWriteArgs args;
   int64_t num_blocks;
@@ -77,7 +81,7 @@ struct AttentionOp {
 };
 
 using Op = std::variant<EmbeddingOp, LinearOp, NormOp, RopeOp, ActivationOp, SoftcapOp, AddOp, ScaleOp,
-                        KvWriteOp, AttentionOp>;
+                        SelectOp, KvWriteOp, AttentionOp>;
 
 class Program {
  public:

@@ -68,7 +68,9 @@ class RecordingRunner(ModelRunner):
         for request_id, first, count in self._ranges(step):
             for start in range(0, count, 64):
                 size = min(64, count - start)
-                logits = self.model.compute_logits(hidden[rows + start : rows + start + size]).numpy()
+                logits = self.model.compute_logits(
+                    hidden, torch.arange(rows + start, rows + start + size)
+                ).numpy()
                 for offset in range(size):
                     self._note(
                         request_id, first + start + offset, hashlib.sha1(logits[offset].tobytes()).digest()

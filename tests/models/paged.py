@@ -83,7 +83,7 @@ class PagedRunner:
         ids = torch.tensor([token for group in tokens.values() for token in group])
         with torch.inference_mode():
             hidden = self.model.forward(ForwardBatch(ids, positions, attention, self._kv))
-            logits = self.model.compute_logits(hidden).clone()
+            logits = self.model.compute_logits(hidden, torch.arange(len(ids))).clone()
         return dict(zip(order, logits.split([len(group) for group in tokens.values()]), strict=True))
 
 

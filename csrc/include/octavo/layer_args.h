@@ -69,6 +69,15 @@ struct ScaleArgs {
   float factor;
 };
 
+// out[i] = x[ids[i]]; the output is dense.
+struct SelectArgs {
+  const float* x;
+  const int64_t* ids;
+  float* out;
+  int64_t x_stride;
+  int64_t cols;
+};
+
 enum class KvType : int32_t { f32 = 0, bf16 = 1, f16 = 2 };
 
 // Pages: K [blocks, kv_heads, head_dim, block_size], V [blocks, kv_heads, block_size, head_dim].

@@ -29,12 +29,13 @@ class StepProgram:
         self._buffers = BufferPool()
         self._program = Program(example)
         with ViewsOnly(), self._program.record(self._buffers.empty):
-            self._output = function()
+            self.output = function()
+            """[rows, H]: the result of the last run in its first M rows."""
 
     def run(self, inputs: StepInputs) -> torch.Tensor:
         """The function's result for a step: [M, H], overwritten by the next run."""
         self._program.run(inputs)
-        return self._output[: inputs.token_ids.shape[0]]
+        return self.output[: inputs.token_ids.shape[0]]
 
     @property
     def nbytes(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
+from octavo import ops
 from octavo.attention.metadata import ForwardBatch
 from octavo.layers.base import BuildContext, Layer, LayerList, RopeTables, Slot
 from octavo.layers.embedding import EmbeddingLayer, build_head
@@ -57,20 +58,20 @@ class Decoder(Layer):
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Hidden states [M, H] float32 after the final norm; writes the step's keys and values to their pages."""
-        self.reach(batch.positions)
+        self.reach(int(batch.positions.max()))
         return self.hidden_states(batch)
 
-    def reach(self, positions: torch.Tensor) -> None:
-        """Make the position tables long enough for [M] positions."""
-        self._ropes.reach(int(positions.max()))
+    def reach(self, last_position: int) -> None:
+        """Make the tables of cosines and sines long enough for a position."""
+        self._ropes.reach(last_position)
 
     def hidden_states(self, batch: ForwardBatch) -> torch.Tensor:
         """`forward` for positions that were reached before: nothing but ops, so it can be recorded."""
         return self.model.forward(batch)
 
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[R, H] -> logits [R, V] float32, soft-capped where the model says so."""
-        return self.lm_head.forward(hidden)
+    def compute_logits(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Of rows [R] of the hidden states [M, H]: logits [R, V] float32, soft-capped where the model says so."""
+        return self.lm_head.forward(ops.select_rows(hidden, rows))
 
     @property
     def weight_bytes(self) -> int:

@@ -12,8 +12,8 @@ from octavo.ops.linear import linear
 from octavo.ops.machine import available_isas, isa, native_available, num_threads, set_isa, set_num_threads
 from octavo.ops.norm import layer_norm, rms_norm
 from octavo.ops.packing import FORMATS, PackedWeight, pack_weight
-from octavo.ops.residual import add, scale
 from octavo.ops.rope import rope
+from octavo.ops.rows import add, scale, select_rows
 from octavo.ops.sampling import argmax, logprobs, sample
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "rope",
     "sample",
     "scale",
+    "select_rows",
     "set_isa",
     "set_num_threads",
     "softcap",

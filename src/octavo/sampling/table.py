@@ -177,7 +177,7 @@ def _uniforms(requests: Sequence[RequestSampling]) -> torch.Tensor:
     numbers = [
         0.0 if request.params.greedy else request.uniforms.at(request.num_output) for request in requests
     ]
-    return torch.tensor(numbers, dtype=torch.float64)
+    return torch.from_numpy(np.array(numbers, np.float64))
 
 
 def _bias(edited: Sequence[tuple[int, RequestSampling]]) -> Entries | None:

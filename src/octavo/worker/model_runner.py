@@ -30,8 +30,8 @@ class Model(Protocol):
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Hidden states [M, H] after the final norm, the caller's until the next call; writes keys and values."""
 
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[R, H] -> [R, V] float32, the caller's until the next call."""
+    def compute_logits(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Of rows [R] of what `forward` returned: [R, V] float32, the caller's until the next call."""
 
 
 class ModelRunner:
@@ -94,7 +94,7 @@ class ModelRunner:
         rows = step.sampled_rows()
         for first in range(0, len(rows), self._rows_at_a_time):
             part = step.sampled[first : first + self._rows_at_a_time]
-            logits = self.model.compute_logits(hidden.index_select(0, rows[first : first + len(part)]))
+            logits = self.model.compute_logits(hidden, rows[first : first + len(part)])
             sampled = self._sampler(logits, self.batch.sampling.batch(step.slots[part]))
             self._keep(step, part.tolist(), sampled, results)
 
@@ -143,6 +143,6 @@ class ModelRunner:
             targets = torch.from_numpy(
                 self.batch.tokens.values[slot, position : position + size].astype(np.int64)
             )
-            logits = self.model.compute_logits(hidden[row : row + size])
+            logits = self.model.compute_logits(hidden, torch.arange(row, row + size))
             finite = bool(torch.isfinite(logits.amax(dim=1)).all())  # amax hands a NaN on
             yield token_logprobs(logits, targets, [count] * size) if finite else None

@@ -38,25 +38,34 @@ class RecordedModel:
         self._decoder = decoder
         example = _example(max_tokens, kv, num_groups)
         self._body = StepProgram(lambda: decoder.hidden_states(example), _inputs(example))
-        self._head_batch = _example(max_logits_rows, kv, 0)
-        self._hidden = torch.empty(max_logits_rows, decoder.spec.hidden_size)
-        self._head = StepProgram(lambda: decoder.compute_logits(self._hidden), _inputs(self._head_batch))
+        self._logits_of = _example(max_logits_rows, kv, 0)  # its token ids stand for the rows that are wanted
+        self._head = StepProgram(
+            lambda: decoder.compute_logits(self._body.output, self._logits_of.token_ids),
+            _inputs(self._logits_of),
+        )
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Hidden states [M, H], overwritten by the next call."""
-        self._decoder.reach(batch.positions)
+        self._decoder.reach(int(batch.positions.numpy().max()))
         return self._body.run(_inputs(batch))
 
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[R, H] -> [R, V], overwritten by the next call."""
-        rows = hidden.shape[0]
-        self._hidden[:rows].copy_(hidden)
-        return self._head.run(_rows_only(self._head_batch, rows))
+    def compute_logits(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Of rows [R] of what `forward` returned: [R, V], overwritten by the next call.
+
+        Raises:
+            ValueError: other hidden states, or more rows than recorded.
+        """
+        if hidden.data_ptr() != self._body.output.data_ptr():
+            raise ValueError(
+                "hidden must be what the last forward() returned: the recorded head reads that memory"
+            )
+        unused = self._logits_of.attention
+        return self._head.run(StepInputs(rows, rows, unused.query_start, unused.seq_lens, ()))
 
     @property
     def nbytes(self) -> int:
         """Bytes of the values inside the pass, resident as far as steps have used them."""
-        return self._body.nbytes + self._head.nbytes + self._hidden.nbytes
+        return self._body.nbytes + self._head.nbytes
 
 
 def _example(rows: int, kv: Sequence[KVBinding], num_groups: int) -> ForwardBatch:
@@ -78,15 +87,4 @@ def _inputs(batch: ForwardBatch) -> StepInputs:
         rows.query_start,
         rows.seq_lens,
         tuple(PageInputs(group.block_table, group.slot_mapping) for group in rows.groups),
-    )
-
-
-def _rows_only(batch: ForwardBatch, rows: int) -> StepInputs:
-    """Inputs of a program that reads none of them: only their number counts."""
-    return StepInputs(
-        batch.token_ids[:rows],
-        batch.positions[:rows],
-        batch.attention.query_start,
-        batch.attention.seq_lens,
-        (),
     )

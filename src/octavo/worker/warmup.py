@@ -28,7 +28,7 @@ def warm_up(runner: ModelRunner, num_tokens: int = 8) -> None:
     )
     token_ids = torch.zeros(num_tokens, dtype=torch.int64)
     batch = ForwardBatch(token_ids, torch.arange(num_tokens), attention, runner.kv.bindings())
-    logits = runner.model.compute_logits(runner.model.forward(batch)[-1:])
+    logits = runner.model.compute_logits(runner.model.forward(batch), torch.tensor([num_tokens - 1]))
     if not bool(torch.isfinite(logits).all()):
         raise CheckpointError(
             "the model's logits are not finite numbers on a plain input: its weights are damaged"

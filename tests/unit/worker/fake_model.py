@@ -72,9 +72,9 @@ class HashModel:
         hidden[batch.token_ids == self.poison] = torch.nan
         return hidden
 
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        self.logit_rows.append(len(hidden))
-        return logits_of(hidden)
+    def compute_logits(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        self.logit_rows.append(len(rows))
+        return logits_of(hidden[rows])
 
     def _write(self, batch: ForwardBatch, layer: int) -> None:
         binding = batch.kv[layer]

@@ -5,8 +5,8 @@ from octavo.ops.reference.attention import paged_attention, write_kv
 from octavo.ops.reference.embedding import embedding
 from octavo.ops.reference.linear import linear
 from octavo.ops.reference.norm import layer_norm, rms_norm
-from octavo.ops.reference.residual import add, scale
 from octavo.ops.reference.rope import rope
+from octavo.ops.reference.rows import add, scale, select_rows
 from octavo.ops.reference.sampling import argmax, log_min_p, logprobs, sample
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "rope",
     "sample",
     "scale",
+    "select_rows",
     "softcap",
     "write_kv",
 ]

@@ -1,4 +1,4 @@
-"""Sums and factors: exact, on every instruction set and for strided rows."""
+"""Sums, factors and picked rows: exact, on every instruction set and for strided rows."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def test_scale_is_torchs_product(rows: torch.Tensor) -> None:
         ops.set_isa(isa)
         assert torch.equal(ops.scale(rows, 25.3), reference.scale(rows, 25.3))
     ops.set_isa(before)
+
+
+def test_select_rows_picks_rows(rows: torch.Tensor) -> None:
+    x = rows.chunk(2, dim=1)[1]
+    ids = torch.tensor([8, 0, 0, 3])
+    assert torch.equal(ops.select_rows(x, ids), reference.select_rows(x, ids))
+    with pytest.raises(ValueError, match=r"rows\[1\] is 9, must be at least 0 and below 9"):
+        ops.select_rows(x, torch.tensor([0, 9]))
 
 
 def test_shapes_must_agree() -> None:

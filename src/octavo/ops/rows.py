@@ -1,4 +1,4 @@
-"""The residual sum, and the factor on embeddings."""
+"""The residual sum, the factor on embeddings, and picking rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from octavo.ops import reference
 from octavo.ops.dispatch import native_for, new_output
-from octavo.ops.operands import require
+from octavo.ops.operands import address, require
 
 
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -37,4 +37,23 @@ def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
     source = x.contiguous()
     out = new_output(rows, cols)
     native.scale(source.data_ptr(), out.data_ptr(), rows, cols, factor)
+    return out
+
+
+def select_rows(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """`x[rows]`: [M, H] and [R] int64 -> [R, H].
+
+    Raises:
+        ValueError: a row outside of [0, M).
+    """
+    native = native_for(x)
+    if native is None:
+        return reference.select_rows(x, rows)
+    require(
+        x.dim() == 2 and x.stride(1) == 1, "x must have 2 dimensions, the last one dense, got {}", x.shape
+    )
+    count, cols = rows.shape[0], x.shape[1]
+    ids = address("rows", rows, torch.int64, (count,))
+    out = new_output(count, cols)
+    native.select_rows(x.data_ptr(), x.stride(0), x.shape[0], ids, count, cols, out.data_ptr())
     return out
