@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
@@ -296,3 +297,23 @@ def test_output_kind_does_not_matter_to_generate() -> None:
         llm.generate("x", params, use_tqdm=False)[0].outputs
         == llm.generate("x", GREEDY, use_tqdm=False)[0].outputs
     )
+
+
+def test_after_shutdown_a_request_is_told_so(engine: LLMEngine) -> None:
+    llm = LLM.from_engine(engine)
+    llm.generate("x", GREEDY, use_tqdm=False)
+    llm.shutdown()
+    with pytest.raises(EngineDeadError, match="was shut down"):
+        llm.generate("x", GREEDY, use_tqdm=False)
+
+
+def test_threads_take_turns(engine: LLMEngine) -> None:
+    llm = LLM.from_engine(engine)
+    prompts = [[f"{thread} {number}" for number in range(5)] for thread in range(4)]
+    alone = [
+        [answer.outputs[0].token_ids for answer in llm.generate(some, GREEDY, use_tqdm=False)]
+        for some in prompts
+    ]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda some: llm.generate(some, GREEDY, use_tqdm=False), prompts * 3))
+    assert [[answer.outputs[0].token_ids for answer in answers] for answers in together] == alone * 3

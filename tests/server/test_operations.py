@@ -271,3 +271,30 @@ def test_streams_whose_time_is_up_end_with_an_error() -> None:
             rest = [line for line in lines if line]
     assert "was shut down before" in rest[-2]
     assert rest[-1] == "data: [DONE]"
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_cannot_be_is_told(port: int) -> None:
+    with pytest.raises(ConfigError, match=f"between 0 and 65535, got {port}"):
+        claim_port("127.0.0.1", port)
+
+
+def test_standard_streams_that_are_closed_do_no_harm() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from octavo.entrypoints.cli.main import main; main(['--version'])",
+    ]
+    closed = [
+        f'exec {" ".join(command[:2])} "{command[2]}" {ends}'
+        for ends in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
+    ]
+    assert [subprocess.run(["sh", "-c", line], timeout=60).returncode for line in closed] == [0] * 4
+
+
+def test_a_full_disk_behind_stdout_is_an_error_in_one_line() -> None:
+    code = "import sys; from octavo.entrypoints.cli import models; from octavo.entrypoints.cli.main import main\n"
+    code += "def full(args): raise OSError(28, 'No space left on device')\n"
+    code += "models.run = full; sys.exit(main(['models']))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (answer.returncode, answer.stderr) == (1, "octavo: [Errno 28] No space left on device\n")

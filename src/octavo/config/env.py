@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -123,7 +124,12 @@ def _parse(variable: str, text: str, parser: Callable[[str], object]) -> object:
 
 def _default_cache_root(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "octavo"
+    if base:
+        return Path(base) / "octavo"
+    try:
+        return Path.home() / ".cache" / "octavo"
+    except RuntimeError:  # a user without a name, as in many containers, and no HOME
+        return Path(tempfile.gettempdir()) / "octavo"
 
 
 @lru_cache(maxsize=1)

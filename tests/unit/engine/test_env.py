@@ -89,3 +89,11 @@ def test_a_default_is_for_children_too_and_yields_to_the_user(monkeypatch: pytes
     assert os.environ["OCTAVO_NUM_THREADS"] == "3"
     monkeypatch.undo()
     environment.cache_clear()
+
+
+def test_a_user_without_a_home_gets_a_cache_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    assert read_environment({}).cache_root.name == "octavo"

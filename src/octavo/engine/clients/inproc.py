@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from octavo.engine.core import EngineCore
+from octavo.lib.errors import EngineDeadError
 from octavo.types.engine import EngineOutputs, EngineRequest
 
 
@@ -33,9 +34,12 @@ class InprocClient:
 
     def __init__(self, core: EngineCore) -> None:
         self.core = core
+        self._closed = False
 
     def add(self, requests: Sequence[EngineRequest]) -> None:
         """See `EngineClient.add`."""
+        if self._closed:
+            raise EngineDeadError("The engine was shut down.")
         self.core.add(requests)
 
     def abort(self, request_ids: Sequence[str]) -> None:
@@ -52,4 +56,5 @@ class InprocClient:
 
     def shutdown(self) -> None:
         """See `EngineClient.shutdown`."""
+        self._closed = True
         self.core.shutdown()

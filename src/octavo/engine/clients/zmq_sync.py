@@ -75,6 +75,8 @@ class SyncZmqClient:
 
     def abort(self, request_ids: Sequence[str]) -> None:
         """See `EngineClient.abort`."""
+        if self._closed:
+            return
         self._send(Abort(list(request_ids)))
 
     def get_outputs(self) -> EngineOutputs:
@@ -96,17 +98,20 @@ class SyncZmqClient:
         """See `EngineClient.shutdown`."""
         if self._closed:
             return
-        self._closed = True
         if self._session.state is EngineState.READY and self._process.alive:
             self._send(Shutdown())
+            self._closed = True
             self._process.stop()
         else:
+            self._closed = True
             self._process.kill()
         self._socket.close(linger=0)
         self._context.term()
         self._folder.remove()
 
     def _send(self, message: ToEngine) -> None:
+        if self._closed:
+            raise EngineDeadError("The engine was shut down.")
         self._socket.send(encode(message))
 
     def _receive(self) -> None:

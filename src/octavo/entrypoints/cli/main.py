@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -35,6 +36,7 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script. Returns the exit code: 0 good, 1 failed, 2 wrong usage, 130 interrupted."""
+    _open_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in COMMANDS:
         return _general(words)
@@ -56,6 +58,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        print(f"octavo: {error}", file=sys.stderr)
+        return 1
+
+
+def _open_standard_streams() -> None:
+    """Give a standard stream that our parent closed a harmless end: else the next file opened would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)  # noqa: SIM115 (open to the end); takes the lowest free number
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _general(words: list[str]) -> int:

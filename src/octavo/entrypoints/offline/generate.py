@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,6 +29,7 @@ class OfflineInferenceMixin:
     """Generation from prompts and from conversations."""
 
     llm_engine: LLMEngine
+    _turn: threading.Lock
     _request_numbers: itertools.count[int]
 
     def generate(
@@ -54,20 +56,23 @@ class OfflineInferenceMixin:
 
         Raises:
             InvalidRequestError: a prompt or its parameters cannot be used. Nothing is generated then.
+
+        Threads may call it; they take turns.
         """
         listed = _as_list(prompts)
         params = self._params_for(sampling_params, len(listed))
         ranks = _one_each("priority", priority, len(listed)) if priority is not None else [0] * len(listed)
         ids: list[str] = []
-        try:
-            for prompt, one, rank in zip(listed, params, ranks, strict=True):
-                ids.append(str(next(self._request_numbers)))
-                self.llm_engine.add_request(ids[-1], prompt, one, priority=rank, cache_salt=cache_salt)
-            return self._run(ids, use_tqdm)
-        except BaseException:
-            # A mistake in one prompt, or Ctrl-C: nothing of this call may go on in the next one.
-            self.llm_engine.abort_request(ids)
-            raise
+        with self._turn:
+            try:
+                for prompt, one, rank in zip(listed, params, ranks, strict=True):
+                    ids.append(str(next(self._request_numbers)))
+                    self.llm_engine.add_request(ids[-1], prompt, one, priority=rank, cache_salt=cache_salt)
+                return self._run(ids, use_tqdm)
+            except BaseException:
+                # A mistake in one prompt, or Ctrl-C: nothing of this call may go on in the next one.
+                self.llm_engine.abort_request(ids)
+                raise
 
     def chat(
         self,

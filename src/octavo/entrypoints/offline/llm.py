@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 from octavo.config.logging import ensure_logging
@@ -38,6 +39,7 @@ class LLM(OfflineInferenceMixin):
             EngineArgs(model=model, **settings), own_process=own_process
         )
         self._request_numbers = itertools.count()
+        self._turn = threading.Lock()
 
     @classmethod
     def from_engine(cls, engine: LLMEngine) -> LLM:
@@ -45,6 +47,7 @@ class LLM(OfflineInferenceMixin):
         llm = cls.__new__(cls)
         llm.llm_engine = engine
         llm._request_numbers = itertools.count()
+        llm._turn = threading.Lock()
         return llm
 
     def reset_prefix_cache(self) -> bool:

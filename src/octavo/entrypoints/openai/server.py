@@ -38,6 +38,8 @@ def claim_port(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: the address cannot be had; the message names it.
     """
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"--port must be between 0 and 65535, got {port}.", param="port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -75,6 +77,9 @@ async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: soc
         starting = asyncio.create_task(engine.wait_ready())
         await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
+            if starting.exception() is not None:
+                server.stop(force=True)
+                await serving
             starting.result()
             _announce(state, server_args, listener)
         else:
