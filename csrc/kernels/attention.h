@@ -26,13 +26,29 @@ struct Partial {
 
 inline Partial partial_at(float* memory, int rows) { return {memory, memory + rows, memory + 2 * rows}; }
 
+// One span of a tile into `out`. Fetches the values while the keys are computed on, and the keys of `next`
+// while the values are.
 template <class Page>
-inline void attend_span(const AttentionArgs& a, const AttentionTile& t, const TileRows& rows, int64_t span,
-                        Partial out, float* scores) {
-  const SpanPages<Page> pages = span_pages<Page>(a, t, rows, span);
-  score_span<Page>(a, rows, pages, scores);
-  weigh_span<Page>(a, rows, pages, scores, out.max, out.sum);
-  value_span<Page>(a, rows.count, pages, scores, out.values);
+inline void attend_span(const AttentionArgs& a, const TileRows& rows, const SpanPages<Page>& pages,
+                        const SpanPages<Page>& next, const AttentionScratch& scratch, Partial out) {
+  if (rows.count <= kFewRows) {
+    Ahead values = ahead_of(a, pages, pages.v), keys = ahead_of(a, next, next.k);
+    score_few<Page>(a, rows.count, scratch.q, pages, scratch.scores, values);
+    weigh_span<Page>(a, rows, pages, scratch.scores, out.max, out.sum);
+    value_few<Page>(a, rows.count, pages, scratch.scores, out.values, keys);
+    return;
+  }
+  SpanPages<F32Page> wide;
+  wide.start = pages.start;
+  wide.begin = pages.begin;
+  wide.end = pages.end;
+  wide.group_begin = pages.group_begin;
+  wide.group_end = pages.group_end;
+  widen_keys<Page>(a, pages, scratch.keys, wide);
+  score_many(a, rows.count, scratch.q, wide, scratch.scores);
+  weigh_span<F32Page>(a, rows, wide, scratch.scores, out.max, out.sum);
+  widen_values<Page>(a, pages, scratch.values, wide);
+  value_many(a, rows.count, wide, scratch.scores, out.values);
 }
 
 // Factors that bring a state and a span to their common maximum. Garbage for rows that see nothing of the
@@ -51,8 +67,8 @@ inline MergeFactors merge_factors(int rows, const float* state_max, const float*
     const f32x16 before = load_lanes(state_max + r, n), other = load_lanes(span_max + r, n);
     const f32x16 top = max(before, other);
     store(f.top + r, top);
-    store(f.keep + r, exp(sub(before, top)));
-    store(f.take + r, exp(sub(other, top)));
+    store(f.keep + r, exp2_falling(sub(before, top)));
+    store(f.take + r, exp2_falling(sub(other, top)));
   }
   return f;
 }
@@ -102,56 +118,58 @@ inline void write_rows(const AttentionArgs& a, const AttentionTile& t, int rows,
 inline int64_t span_begin(const TileRows& rows) { return rows.first_key / kSpanKeys; }
 inline int64_t span_end(const TileRows& rows) { return (rows.end_key + kSpanKeys - 1) / kSpanKeys; }
 
+// The pages that come after those of a unit: none if there is no next one.
 template <class Page>
-inline void attend_tile(const AttentionArgs& a, const AttentionTile& t, float* scratch) {
+inline SpanPages<Page> first_pages(const AttentionArgs& a, const AttentionUnit* next) {
+  if (!next) return {};
+  const TileRows rows = tile_rows(a, *next->tile);
+  return span_pages<Page>(a, *next->tile, rows, next->partial ? next->span : span_begin(rows));
+}
+
+template <class Page>
+inline void attend_unit(const AttentionArgs& a, const AttentionUnit& unit, const AttentionUnit* next,
+                        float* memory) {
+  const AttentionTile& t = *unit.tile;
+  const AttentionScratch scratch = attention_scratch(a, memory);
   const TileRows rows = tile_rows(a, t);
-  float* scores = scratch;
-  float* memory = scores + kTileRows * kSpanKeys;
-  const Partial state = partial_at(memory, rows.count);
-  const Partial span = partial_at(memory + rows.count * (a.head_dim + 2), rows.count);
-  clear_state(a, rows.count, state);
-  for (int64_t s = span_begin(rows); s < span_end(rows); ++s) {
-    attend_span<Page>(a, t, rows, s, span, scores);
-    merge_span(a, rows.count, state, span);
+  pack_rows(a, rows, scratch.q);
+  const bool one = unit.partial != nullptr;
+  const int64_t begin = one ? unit.span : span_begin(rows), end = one ? unit.span + 1 : span_end(rows);
+  const Partial state = partial_at(scratch.state, rows.count);
+  const Partial out = partial_at(one ? unit.partial : scratch.span, rows.count);
+  if (!one) clear_state(a, rows.count, state);
+  SpanPages<Page> pages = span_pages<Page>(a, t, rows, begin);
+  for (int64_t span = begin; span < end; ++span) {
+    const SpanPages<Page> after =
+        span + 1 < end ? span_pages<Page>(a, t, rows, span + 1) : first_pages<Page>(a, next);
+    attend_span<Page>(a, rows, pages, after, scratch, out);
+    if (!one) merge_span(a, rows.count, state, out);
+    pages = after;
   }
-  write_rows(a, t, rows.count, state);
+  if (!one) write_rows(a, t, rows.count, state);
 }
 
-// All of a tile, spans in turn.
-void attention_tile(const AttentionArgs& a, const AttentionTile& t, float* scratch) {
-  switch (a.type) {
-    case KvType::f32:
-      return attend_tile<F32Page>(a, t, scratch);
-    case KvType::bf16:
-      return attend_tile<Bf16Page>(a, t, scratch);
-    case KvType::f16:
-      return attend_tile<F16Page>(a, t, scratch);
-  }
-}
-
-// One span of a tile into a partial of (row_end - row_begin) * (head_dim + 2) floats, for attention_merge.
-void attention_span(const AttentionArgs& a, const AttentionTile& t, int64_t span, float* partial,
+// All of a tile, or one span of it into a partial for attention_merge.
+void attention_unit(const AttentionArgs& a, const AttentionUnit& unit, const AttentionUnit* next,
                     float* scratch) {
-  const TileRows rows = tile_rows(a, t);
-  const Partial out = partial_at(partial, rows.count);
   switch (a.type) {
     case KvType::f32:
-      return attend_span<F32Page>(a, t, rows, span, out, scratch);
+      return attend_unit<F32Page>(a, unit, next, scratch);
     case KvType::bf16:
-      return attend_span<Bf16Page>(a, t, rows, span, out, scratch);
+      return attend_unit<Bf16Page>(a, unit, next, scratch);
     case KvType::f16:
-      return attend_span<F16Page>(a, t, rows, span, out, scratch);
+      return attend_unit<F16Page>(a, unit, next, scratch);
   }
 }
 
-// Merges `count` consecutive partials of a tile, the same way as attention_tile does.
-void attention_merge(const AttentionArgs& a, const AttentionTile& t, float* partials, int64_t count,
+// Merges `count` consecutive partials of a tile, the same way as attention_unit does.
+void attention_merge(const AttentionArgs& a, const AttentionTile& t, const float* partials, int64_t count,
                      float* scratch) {
   const int rows = t.row_end - t.row_begin;
   const Partial state = partial_at(scratch, rows);
   clear_state(a, rows, state);
   for (int64_t i = 0; i < count; ++i) {
-    merge_span(a, rows, state, partial_at(partials + i * rows * (a.head_dim + 2), rows));
+    merge_span(a, rows, state, partial_at(const_cast<float*>(partials) + i * rows * (a.head_dim + 2), rows));
   }
   write_rows(a, t, rows, state);
 }

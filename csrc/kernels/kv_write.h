@@ -10,19 +10,24 @@ namespace {
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// Element types of the pages. `wide` is only ever read by 16 lanes.
+// Element types of the pages: `wide` reads 16 elements, `wide_pairs` 32 of them, where kPairs says that this
+// is cheaper.
 struct F32Page {
   using Element = float;
+  static constexpr bool kPairs = false;
   static f32x16 wide(const float* p) { return load(p); }
   static void narrow(float* p, f32x16 x) { store(p, x); }
 };
 struct Bf16Page {
   using Element = uint16_t;
+  static constexpr bool kPairs = true;
+  static Pair16 wide_pairs(const uint16_t* p) { return load_bf16_pairs(p); }
   static f32x16 wide(const uint16_t* p) { return load_bf16(p); }
   static void narrow(uint16_t* p, f32x16 x) { store_bf16(p, x); }
 };
 struct F16Page {
   using Element = uint16_t;
+  static constexpr bool kPairs = false;
   static f32x16 wide(const uint16_t* p) { return load_f16(p); }
   static void narrow(uint16_t* p, f32x16 x) { store_f16(p, x); }
 };

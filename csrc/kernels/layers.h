@@ -19,8 +19,8 @@ namespace OCTAVO_ISA {
 namespace {
 
 inline void fill_layers(LayerKernels& table) {
-  table = {rms_norm,       layer_norm,      rope,   act_mul, softcap_rows, write_kv, attention_tile,
-           attention_span, attention_merge, argmax, sample,  logprobs,     add_rows, scale_rows};
+  table = {rms_norm,        layer_norm, rope,   act_mul,  softcap_rows, write_kv,  attention_unit,
+           attention_merge, argmax,     sample, logprobs, add_rows,     scale_rows};
 }
 
 }  // namespace

@@ -14,19 +14,16 @@ namespace octavo {
 namespace {
 
 // Multiply-adds below which waking the other threads costs more than it saves.
-constexpr int64_t kInlineWork = 200'000;
-// Tiles per thread below which each tile is cut into its spans.
+constexpr int64_t kInlineWork = 100'000;
+// A tile with more work than this share of what a thread has is cut into its spans.
 constexpr int64_t kWantedTiles = 4;
+// Pieces a thread's units are taken in, where they are small: within a piece the next one is known and
+// fetched.
+constexpr int64_t kPieces = 8;
 
 struct SpanRange {
   int64_t begin, end;
   int64_t count() const { return end - begin; }
-};
-
-// Unit of work of a step that is cut by spans: one span of one tile.
-struct SpanUnit {
-  int32_t tile;
-  int32_t span;
 };
 
 int64_t group_size(const AttentionArgs& a) { return a.heads / a.kv_heads; }
@@ -68,60 +65,87 @@ void add_tiles(const AttentionArgs& a, int32_t seq, std::vector<AttentionTile>& 
 // What one call needs, kept per calling thread so that a step allocates nothing once it has grown.
 struct Plan {
   std::vector<AttentionTile> tiles;
-  std::vector<SpanUnit> units;
-  std::vector<int64_t> partial_offset;  // per tile, in floats
+  std::vector<AttentionUnit> units;  // spans of cut tiles, then whole tiles
   std::vector<float> partials;
+  std::vector<int64_t> partial_offset;                 // per tile, in floats; -1: not cut
   std::unique_ptr<std::atomic<int32_t>[]> open_spans;  // per tile: spans not yet computed
   size_t open_capacity = 0;
+  int64_t work = 0;
 };
 
-int64_t make_tiles(const AttentionArgs& a, int64_t num_seqs, Plan& plan) {
+void make_tiles(const AttentionArgs& a, int64_t num_seqs, Plan& plan) {
   plan.tiles.clear();
   for (int64_t seq = 0; seq < num_seqs; ++seq) add_tiles(a, int32_t(seq), plan.tiles);
-  int64_t work = 0;
-  for (const AttentionTile& tile : plan.tiles) work += work_of(a, tile);
-  return work;
+  plan.work = 0;
+  for (const AttentionTile& tile : plan.tiles) plan.work += work_of(a, tile);
 }
 
-void make_units(const AttentionArgs& a, Plan& plan) {
-  plan.units.clear();
-  plan.partial_offset.clear();
+int64_t partial_floats(const AttentionArgs& a, const AttentionTile& t) {
+  return (t.row_end - t.row_begin) * (a.head_dim + 2);
+}
+
+// Decides which tiles are cut and makes room for their partials.
+void cut_tiles(const AttentionArgs& a, int threads, Plan& plan) {
+  const int64_t limit = threads == 1 ? plan.work : plan.work / (kWantedTiles * threads);
   if (plan.open_capacity < plan.tiles.size()) {
     plan.open_capacity = plan.tiles.size();
     plan.open_spans = std::make_unique<std::atomic<int32_t>[]>(plan.open_capacity);
   }
   int64_t floats = 0;
+  plan.partial_offset.clear();
   for (size_t i = 0; i < plan.tiles.size(); ++i) {
-    const AttentionTile& tile = plan.tiles[i];
-    const SpanRange spans = spans_of(a, tile);
-    plan.partial_offset.push_back(floats);
-    floats += spans.count() * (tile.row_end - tile.row_begin) * (a.head_dim + 2);
+    const SpanRange spans = spans_of(a, plan.tiles[i]);
+    const bool cut = spans.count() > 1 && work_of(a, plan.tiles[i]) > limit;
+    plan.partial_offset.push_back(cut ? floats : -1);
     plan.open_spans[i].store(int32_t(spans.count()), std::memory_order_relaxed);
-    for (int64_t span = spans.begin; span < spans.end; ++span)
-      plan.units.push_back({int32_t(i), int32_t(span)});
+    if (cut) floats += spans.count() * partial_floats(a, plan.tiles[i]);
   }
   if (plan.partials.size() < size_t(floats)) plan.partials.resize(size_t(floats));
 }
 
-// Whoever computes the last open span of a tile merges them all.
-void run_unit(const AttentionArgs& a, Plan& plan, const SpanUnit& unit, float* scratch) {
-  const AttentionTile& tile = plan.tiles[size_t(unit.tile)];
-  const SpanRange spans = spans_of(a, tile);
-  float* partials = plan.partials.data() + plan.partial_offset[size_t(unit.tile)];
-  const int64_t stride = (tile.row_end - tile.row_begin) * (a.head_dim + 2);
-  kernels().layer.attention_span(a, tile, unit.span, partials + (unit.span - spans.begin) * stride, scratch);
-  if (plan.open_spans[size_t(unit.tile)].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    kernels().layer.attention_merge(a, tile, partials, spans.count(), scratch);
+void make_units(const AttentionArgs& a, Plan& plan) {
+  plan.units.clear();
+  for (size_t i = 0; i < plan.tiles.size(); ++i) {
+    if (plan.partial_offset[i] < 0) continue;
+    const AttentionTile& tile = plan.tiles[i];
+    const SpanRange spans = spans_of(a, tile);
+    float* partial = plan.partials.data() + plan.partial_offset[i];
+    for (int64_t span = spans.begin; span < spans.end; ++span, partial += partial_floats(a, tile))
+      plan.units.push_back({&tile, span, partial});
+  }
+  for (size_t i = 0; i < plan.tiles.size(); ++i) {
+    if (plan.partial_offset[i] < 0) plan.units.push_back({&plan.tiles[i], 0, nullptr});
   }
 }
 
-// Runs unit(i, thread) for i in [0, count) on whoever is free, the last first: later tiles have more keys.
-template <class Unit>
-void run_descending(int64_t count, Unit unit) {
+// Whoever computes the last open span of a tile merges them all.
+void run_unit(const AttentionArgs& a, Plan& plan, int64_t index, const AttentionUnit* next, float* scratch) {
+  const AttentionUnit& unit = plan.units[size_t(index)];
+  kernels().layer.attention_unit(a, unit, next, scratch);
+  if (!unit.partial) return;
+  const size_t tile = size_t(unit.tile - plan.tiles.data());
+  if (plan.open_spans[tile].fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    kernels().layer.attention_merge(a, *unit.tile, plan.partials.data() + plan.partial_offset[tile],
+                                    spans_of(a, *unit.tile).count(), scratch);
+  }
+}
+
+// Units in pieces on whoever is free, the last first: later tiles have more keys.
+void run_units(const AttentionArgs& a, Plan& plan, int threads) {
+  const int64_t count = int64_t(plan.units.size());
+  const int64_t piece = std::max<int64_t>(1, count / (kPieces * threads));
   std::atomic<int64_t> left{count};
-  ThreadPool::instance().run([&](int thread) {
-    for (int64_t i = left.fetch_sub(1) - 1; i >= 0; i = left.fetch_sub(1) - 1) unit(i, thread);
-  });
+  ThreadPool& pool = ThreadPool::instance();
+  const auto region = [&](int thread) {
+    float* scratch = static_cast<float*>(pool.scratch(thread));
+    for (int64_t end = left.fetch_sub(piece); end > 0; end = left.fetch_sub(piece)) {
+      const int64_t begin = std::max<int64_t>(0, end - piece);
+      for (int64_t i = end - 1; i >= begin; --i)
+        run_unit(a, plan, i, i > begin ? &plan.units[size_t(i - 1)] : nullptr, scratch);
+    }
+  };
+  if (threads == 1) return region(0);
+  pool.run(region);
 }
 
 }  // namespace
@@ -157,23 +181,11 @@ void run_attention(const AttentionArgs& a, int64_t num_seqs) {
   pool.reserve_scratch(size_t(attention_scratch_bytes(a.head_dim)));
   thread_local Plan plan;
   Plan& p = plan;
-  const int64_t work = make_tiles(a, num_seqs, p);
-  const int64_t count = int64_t(p.tiles.size());
-  const auto run_tile = [&](int64_t i, int thread) {
-    kernels().layer.attention_tile(a, p.tiles[size_t(i)], static_cast<float*>(pool.scratch(thread)));
-  };
-  if (work < kInlineWork || pool.num_threads() == 1) {
-    pool.parallel_for(count, count, [&](int64_t begin, int64_t end, int thread) {
-      for (int64_t i = begin; i < end; ++i) run_tile(i, thread);
-    });
-  } else if (count >= kWantedTiles * pool.num_threads()) {
-    run_descending(count, run_tile);
-  } else {
-    make_units(a, p);
-    run_descending(int64_t(p.units.size()), [&](int64_t i, int thread) {
-      run_unit(a, p, p.units[size_t(i)], static_cast<float*>(pool.scratch(thread)));
-    });
-  }
+  make_tiles(a, num_seqs, p);
+  const int threads = p.work < kInlineWork ? 1 : pool.num_threads();
+  cut_tiles(a, threads, p);
+  make_units(a, p);
+  run_units(a, p, threads);
 }
 
 }  // namespace octavo

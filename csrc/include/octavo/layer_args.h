@@ -117,7 +117,7 @@ struct AttentionArgs {
 
 // Keys are taken in spans of this many, aligned to absolute positions. A span has one maximum, one sum and
 // one weighted value vector; spans are merged in ascending order. So nothing depends on how the work was cut.
-inline constexpr int64_t kSpanKeys = 256;
+inline constexpr int64_t kSpanKeys = 128;
 // Query rows (token x head of the group) that one call handles at most.
 inline constexpr int64_t kTileRows = 48;
 
@@ -127,6 +127,14 @@ struct AttentionTile {
   int32_t kv_head;
   int32_t row_begin;
   int32_t row_end;
+};
+
+// What a thread takes on at a time: a whole tile into the output, or (partial is not null) one of its spans
+// into a partial of (row_end - row_begin) * (head_dim + 2) floats.
+struct AttentionUnit {
+  const AttentionTile* tile;
+  int64_t span;
+  float* partial;
 };
 
 struct SampleArgs {
@@ -161,11 +169,11 @@ struct LayerKernels {
   void (*act_mul)(const ActivationArgs& a, int64_t begin, int64_t end);
   void (*softcap)(const SoftcapArgs& a, int64_t begin, int64_t end);
   void (*write_kv)(const KvWriteArgs& a, int64_t begin, int64_t end);
-  void (*attention_tile)(const AttentionArgs& a, const AttentionTile& tile, float* scratch);
-  void (*attention_span)(const AttentionArgs& a, const AttentionTile& tile, int64_t span, float* partial,
+  // `next` is what the thread will probably take on after this unit; null: nothing known.
+  void (*attention_unit)(const AttentionArgs& a, const AttentionUnit& unit, const AttentionUnit* next,
                          float* scratch);
-  void (*attention_merge)(const AttentionArgs& a, const AttentionTile& tile, float* partials, int64_t count,
-                          float* scratch);
+  void (*attention_merge)(const AttentionArgs& a, const AttentionTile& tile, const float* partials,
+                          int64_t count, float* scratch);
   void (*argmax)(const SampleArgs& a, int64_t begin, int64_t end);
   void (*sample)(const SampleArgs& a, int64_t begin, int64_t end);
   void (*logprobs)(const LogprobArgs& a, int64_t begin, int64_t end);
@@ -174,7 +182,9 @@ struct LayerKernels {
 };
 
 constexpr int64_t attention_scratch_bytes(int64_t head_dim) {
-  return int64_t(sizeof(float)) * kTileRows * (kSpanKeys + 2 * (head_dim + 2));
+  const int64_t padded = (head_dim + 15) / 16 * 16;
+  const int64_t rows = kSpanKeys + padded + 2 * (head_dim + 2);
+  return int64_t(sizeof(float)) * (kTileRows * rows + 2 * kSpanKeys * padded);
 }
 
 }  // namespace octavo

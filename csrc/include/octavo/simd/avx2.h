@@ -31,6 +31,9 @@ inline i32x16 load(const int32_t* p) {
 inline u8x64 load_u8(const void* p) {
   return {_mm256_loadu_si256(as_m256i(p)), _mm256_loadu_si256(as_m256i(p) + 1)};
 }
+inline i32x16 load_words(const void* p) {
+  return {_mm256_loadu_si256(as_m256i(p)), _mm256_loadu_si256(as_m256i(p) + 1)};
+}
 inline void store(float* p, f32x16 a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
@@ -187,6 +190,13 @@ inline f32x16 select(mask16 m, f32x16 yes, f32x16 no) {
 inline i32x16 select(mask16 m, i32x16 yes, i32x16 no) {
   return {_mm256_blendv_epi8(no.lo, yes.lo, m.lo), _mm256_blendv_epi8(no.hi, yes.hi, m.hi)};
 }
+
+inline f32x16 interleave_eight(__m256 a, __m256 b) {
+  const __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+  return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+}
+inline f32x16 interleave_low(f32x16 a, f32x16 b) { return interleave_eight(a.lo, b.lo); }
+inline f32x16 interleave_high(f32x16 a, f32x16 b) { return interleave_eight(a.hi, b.hi); }
 
 // ---- reductions
 inline float reduce_add(f32x16 a) {

@@ -29,6 +29,7 @@ struct mask16 {
 inline f32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline i32x16 load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 inline u8x64 load_u8(const void* p) { return {_mm512_loadu_si512(p)}; }
+inline i32x16 load_words(const void* p) { return {_mm512_loadu_si512(p)}; }
 inline void store(float* p, f32x16 a) { _mm512_storeu_ps(p, a.v); }
 inline void store(int32_t* p, i32x16 a) { _mm512_storeu_si512(p, a.v); }
 inline void store_u8(void* p, u8x64 a) { _mm512_storeu_si512(p, a.v); }
@@ -118,6 +119,15 @@ inline mask16 mask_or(mask16 a, mask16 b) { return {__mmask16(a.v | b.v)}; }
 inline uint32_t mask_bits(mask16 a) { return uint32_t(a.v); }
 inline f32x16 select(mask16 m, f32x16 yes, f32x16 no) { return {_mm512_mask_mov_ps(no.v, m.v, yes.v)}; }
 inline i32x16 select(mask16 m, i32x16 yes, i32x16 no) { return {_mm512_mask_mov_epi32(no.v, m.v, yes.v)}; }
+
+inline f32x16 interleave_low(f32x16 a, f32x16 b) {
+  const __m512i order = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return {_mm512_permutex2var_ps(a.v, order, b.v)};
+}
+inline f32x16 interleave_high(f32x16 a, f32x16 b) {
+  const __m512i order = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return {_mm512_permutex2var_ps(a.v, order, b.v)};
+}
 
 // ---- reductions (not _mm512_reduce_*: their tree is the compiler's choice)
 inline __m256 upper_half(__m512 a) {

@@ -37,6 +37,11 @@ inline u8x64 load_u8(const void* p) {
   memcpy(r.v, p, 64);
   return r;
 }
+inline i32x16 load_words(const void* p) {
+  i32x16 r;
+  memcpy(r.v, p, 64);
+  return r;
+}
 inline void store(float* p, f32x16 a) { OCTAVO_LANES p[i] = a.v[i]; }
 inline void store(int32_t* p, i32x16 a) { OCTAVO_LANES p[i] = a.v[i]; }
 inline void store_u8(void* p, u8x64 a) { memcpy(p, a.v, 64); }
@@ -253,6 +258,18 @@ inline f32x16 select(mask16 m, f32x16 yes, f32x16 no) {
 inline i32x16 select(mask16 m, i32x16 yes, i32x16 no) {
   OCTAVO_LANES yes.v[i] = m.v[i] ? yes.v[i] : no.v[i];
   return yes;
+}
+
+// a0 b0 a1 b1 ...: the first and the last 16 of the 32 lanes.
+inline f32x16 interleave_low(f32x16 a, f32x16 b) {
+  f32x16 r;
+  OCTAVO_LANES r.v[i] = i % 2 ? b.v[i / 2] : a.v[i / 2];
+  return r;
+}
+inline f32x16 interleave_high(f32x16 a, f32x16 b) {
+  f32x16 r;
+  OCTAVO_LANES r.v[i] = i % 2 ? b.v[8 + i / 2] : a.v[8 + i / 2];
+  return r;
 }
 
 // ---- reductions: always the tree i+8, i+4, i+2, i+1
