@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def fake_config(
     *,
     max_model_len: int = 512,
     num_blocks: int = 256,
+    vocab_size: int = VOCAB,
     eos_token_ids: tuple[int, ...] = (EOS,),
     default_sampling: tuple[tuple[str, float | int], ...] = (),
     **scheduler: int | str | bool,
@@ -54,7 +56,7 @@ def fake_config(
             tokenizer="fake",
             dtype="float32",
             max_model_len=max_model_len,
-            vocab_size=VOCAB,
+            vocab_size=vocab_size,
             eos_token_ids=eos_token_ids,
             default_sampling=default_sampling,
         ),
@@ -217,10 +219,19 @@ def fake_core(config: OctavoConfig | None = None, executor: FakeExecutor | None 
 
 
 def fake_command(
-    *, script: str = "", step_seconds: float = 0.0, load_error: str = "", boot_seconds: float = 0.0
+    *,
+    script: str | Sequence[int] = "",
+    step_seconds: float = 0.0,
+    load_error: str = "",
+    boot_seconds: float = 0.0,
 ) -> list[str]:
-    """Command of an engine process over the fake model, for a client's `command`."""
-    options = [f"--script={script}", f"--step-seconds={step_seconds}", f"--load-error={load_error}"]
+    """Command of an engine process over the fake model, for a client's `command`. A text as script stands for its bytes."""
+    ids = script.encode() if isinstance(script, str) else script
+    options = [
+        f"--script={' '.join(map(str, ids))}",
+        f"--step-seconds={step_seconds}",
+        f"--load-error={load_error}",
+    ]
     return [sys.executable, str(Path(__file__).resolve()), *options, f"--boot-seconds={boot_seconds}"]
 
 
@@ -237,7 +248,7 @@ def main() -> int:
     parser.add_argument("address")
     args = parser.parse_args()
     executor = FakeExecutor(
-        script=list(args.script.encode()),
+        script=[int(token) for token in args.script.split()],
         step_seconds=args.step_seconds,
         load_error=CheckpointError(args.load_error) if args.load_error else None,
     )

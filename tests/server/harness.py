@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from octavo.engine.clients.zmq_async import AsyncZmqClient
 from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.server import DrainingServer, claim_port, make_server, make_state
 from octavo.entrypoints.openai.state import ServerState
+from octavo.tokenizers import Tokenizer
 
 
 @dataclass
@@ -61,7 +63,8 @@ class Server:
 @contextlib.contextmanager
 def running(
     *,
-    script: str = "",
+    script: str | Sequence[int] = "",
+    tokenizer: Tokenizer | None = None,
     step_seconds: float = 0.0,
     boot_seconds: float = 0.0,
     server_args: ServerArgs | None = None,
@@ -69,7 +72,15 @@ def running(
     wait: bool = True,
     **config: Any,
 ) -> Iterator[Server]:
-    """Serve the fake model, whose answers are `script` and then letters that follow from the prompt."""
+    """Serve the fake model, whose answers are `script` and then letters that follow from the prompt.
+
+    Args:
+        script: Token ids, or a text in the fake tokenizer's bytes.
+        tokenizer: A real vocabulary in front of it.
+    """
+    vocabulary = tokenizer or fake_tokenizer()
+    if tokenizer is not None:
+        config = {"vocab_size": tokenizer.vocab_size, "eos_token_ids": tokenizer.eos_token_ids} | config
     listener = claim_port("127.0.0.1", 0)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -77,7 +88,7 @@ def running(
 
     async def start() -> tuple[ServerState, DrainingServer, asyncio.Task[None]]:
         command = fake_command(script=script, step_seconds=step_seconds, boot_seconds=boot_seconds)
-        engine = AsyncLLM(fake_config(**config), AsyncZmqClient(command), fake_tokenizer())
+        engine = AsyncLLM(fake_config(**config), AsyncZmqClient(command), vocabulary)
         state = make_state(engine, server_args or ServerArgs(shutdown_timeout=1))
         server = make_server(state, api_keys)
         engine.start()
@@ -124,3 +135,25 @@ def joined(chunks: list[dict[str, Any]], index: int = 0) -> str:
             if choice["index"] == index:
                 parts.append(choice["text"] if "text" in choice else choice["delta"].get("content") or "")
     return "".join(parts)
+
+
+def both(server: Server, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The whole answer and the events of the stream for one body."""
+    whole = server.post(path, body)
+    stream = server.post(path, body | {"stream": True, "stream_options": {"include_usage": True}})
+    assert whole.status_code == stream.status_code == 200, whole.text + stream.text
+    return whole.json(), events(stream.text)
+
+
+def finish(chunks: list[dict[str, Any]], index: int = 0) -> list[str]:
+    """The finish reasons that a stream gives one choice: one, if all is well."""
+    choices = (choice for chunk in chunks for choice in chunk["choices"])
+    return [c["finish_reason"] for c in choices if c["index"] == index and c["finish_reason"]]
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for `condition()`; the limit is a guard against hanging, not a measure."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
 import pytest
-from tests.server.harness import Server, running
+from tests.server.harness import Server, running, until
 
 
 def error(answer: Any, status: int = 400) -> dict[str, Any]:
@@ -19,10 +21,12 @@ def error(answer: Any, status: int = 400) -> dict[str, Any]:
     return body["error"]
 
 
-def test_a03_over_context_names_the_true_limit_the_prompt_and_max_tokens(server: Server) -> None:
-    found = error(server.complete([97] * 20, max_tokens=500))
-    assert found["param"] == "max_tokens"
-    assert all(number in found["message"] for number in ("512", "20", "500"))
+def test_a03_over_context_names_the_true_limit_the_prompt_and_max_tokens() -> None:
+    with running(max_model_len=256) as small:
+        found = error(small.complete([97] * 20, max_tokens=245))
+        assert found["param"] == "max_tokens"
+        assert {"256", "20", "245"} <= set(re.findall(r"\d+", found["message"]))
+        assert small.complete([97] * 20, max_tokens=236).json()["usage"]["total_tokens"] == 256
 
 
 def test_a05_openai_client_raises_the_matching_class_with_the_message(server: Server) -> None:
@@ -30,7 +34,9 @@ def test_a05_openai_client_raises_the_matching_class_with_the_message(server: Se
     messages: Any = [{"role": "user", "content": "hi"}]
     with pytest.raises(openai.NotFoundError, match="nope"):
         client.chat.completions.create(model="nope", messages=messages)
+    error(server.chat(model="nope"), 404)
     for wrong in ({"temperature": "hot"}, {"n": 0}):
+        assert error(server.chat(**wrong))["param"] == next(iter(wrong))
         with pytest.raises(openai.BadRequestError, match=next(iter(wrong))):
             client.chat.completions.create(model="fake", messages=messages, **wrong)  # type: ignore[call-overload]
 
@@ -58,6 +64,7 @@ def test_a05_openai_client_raises_the_matching_class_with_the_message(server: Se
         ("/v1/completions", {"prompt": "x", "top_p": 0}),
         ("/v1/completions", {"prompt": "x", "stop": [""]}),
         ("/v1/completions", {"prompt": "x", "stream_options": {"include_usage": True}}),
+        ("/v1/completions", {"prompt": "x", "stream": True, "prompt_logprobs": 1}),
         ("/v1/completions", {"prompt": "x", "max_token": 5}),
     ],
 )
@@ -101,6 +108,21 @@ def test_a40_logit_bias_outside_the_vocabulary(server: Server, bias: dict[str, f
     assert answer.status_code == status
     if status == 400:
         assert error(answer)["param"] == "logit_bias"
+
+
+def test_a40_requests_in_flight_survive_bad_ids() -> None:
+    with running(step_seconds=0.01) as server, ThreadPoolExecutor(4) as pool:
+        alone = server.complete("x0", max_tokens=40).json()["choices"]
+        others = [pool.submit(server.complete, f"x{i}", max_tokens=40) for i in range(4)]
+        until(lambda: server.metric("num_requests_running") == 4)
+        for bias in ({"99999999": 5}, {"-1": 1}, {"1024": 1}):
+            error(server.complete("y", logit_bias=bias))
+        error(server.complete("y", stop_token_ids=[99999999]))
+        error(server.complete([99999999]))
+        assert server.complete("y", logit_bias={"5": -100}, max_tokens=2).status_code == 200
+        answers = [other.result() for other in others]
+        assert [answer.status_code for answer in answers] == [200] * 4
+        assert answers[0].json()["choices"] == alone
 
 
 @pytest.mark.parametrize(

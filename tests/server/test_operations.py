@@ -12,22 +12,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.server.harness import Server, running
+from tests.server.harness import Server, running, until
 
 from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.server import claim_port
 from octavo.lib.errors import ConfigError
-
-
-def until(condition: object, seconds: float = 20.0) -> None:
-    """Wait for `condition()`; the limit is a guard against hanging, not a measure."""
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
 
 
 def test_keys_guard_every_route_but_the_probes() -> None:
@@ -128,38 +121,43 @@ def test_a21_a_client_that_hangs_up_frees_its_request(stream: bool) -> None:
 
 
 def test_a96_counters_never_fall_and_sum_to_the_usage_of_all_answers() -> None:
-    with running(num_blocks=24, max_num_seqs=8, step_seconds=0.002) as server:
-        totals: list[tuple[float, float, float]] = []
-        done = threading.Event()
-
-        def scrape() -> None:
-            with httpx.Client(base_url=server.url) as client:
-                while not done.is_set():
-                    text = client.get("/metrics").text
-                    totals.append(
-                        tuple(
-                            _total(text, name)
-                            for name in ("prompt_tokens", "generation_tokens", "num_preemptions")
-                        )
-                    )  # type: ignore[arg-type]
-                    time.sleep(0.02)
-
-        scraper = threading.Thread(target=scrape)
-        scraper.start()
+    with running(num_blocks=24, max_num_seqs=8, step_seconds=0.002) as server, scraping(server) as scrapes:
+        for stream in (False, True):
+            body = {"prompt": "gone", "max_tokens": 350, "n": 2, "ignore_eos": True, "stream": stream}
+            hang_up_after(0.1, f"{server.url}/v1/completions", body)
+        until(lambda: server.metric("request_success_total", finished_reason="abort") == 4)
+        before = {name: server.metric(name) for name in ("prompt_tokens_total", "generation_tokens_total")}
         answers = asyncio.run(_mixed_load(server.url))
-        done.set()
-        scraper.join()
-        usages = [answer.json()["usage"] for answer in answers if answer.status_code == 200]
-        assert len(usages) == len(answers)
-        assert all(
-            earlier <= later
-            for a, b in itertools.pairwise(totals)
-            for earlier, later in zip(a, b, strict=True)
-        )
-        assert server.metric("prompt_tokens_total") == sum(usage["prompt_tokens"] for usage in usages)
-        assert server.metric("generation_tokens_total") == sum(usage["completion_tokens"] for usage in usages)
+        assert [answer.status_code for answer in answers] == [200] * len(answers)
+        usages = [answer.json()["usage"] for answer in answers]
+        for name, field in (("prompt", "prompt_tokens"), ("generation", "completion_tokens")):
+            grown = server.metric(f"{name}_tokens_total") - before[f"{name}_tokens_total"]
+            assert grown == sum(usage[field] for usage in usages)
         assert server.metric("num_preemptions_total") > 0
         assert server.metric("num_requests_running") == 0
+    assert len(scrapes[-1]) > 50
+    for earlier, later in itertools.pairwise(scrapes):
+        assert not {name for name, value in earlier.items() if later.get(name, -1.0) < value}
+
+
+@contextlib.contextmanager
+def scraping(server: Server) -> Iterator[list[dict[str, float]]]:
+    """Reads the counters again and again meanwhile."""
+    scrapes: list[dict[str, float]] = []
+    done = threading.Event()
+
+    def scrape() -> None:
+        with httpx.Client(base_url=server.url) as client:
+            while not done.wait(0.02):
+                scrapes.append(_counters(client.get("/metrics").text))
+
+    scraper = threading.Thread(target=scrape)
+    scraper.start()
+    try:
+        yield scrapes
+    finally:
+        done.set()
+        scraper.join()
 
 
 async def _mixed_load(url: str) -> list[httpx.Response]:
@@ -168,10 +166,11 @@ async def _mixed_load(url: str) -> list[httpx.Response]:
         return await asyncio.gather(*(client.post("/v1/completions", json=body) for body in bodies))
 
 
-def _total(text: str, name: str) -> float:
-    return next(
-        float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"octavo:{name}_total{{")
-    )
+def _counters(text: str) -> dict[str, float]:
+    """Every series of the engine that only ever grows."""
+    series = [line.rpartition(" ") for line in text.splitlines() if line.startswith("octavo:")]
+    grows = ("_total", "_count", "_sum", "_bucket")
+    return {name: float(value) for name, _, value in series if name.split("{")[0].endswith(grows)}
 
 
 def test_a100_a_taken_port_is_told_before_anything_loads() -> None:
@@ -189,7 +188,7 @@ def test_a100_a_taken_port_is_told_before_anything_loads() -> None:
 
 
 def test_a102_a_killed_engine_ends_all_requests_and_comes_back() -> None:
-    with running(step_seconds=0.02) as server:
+    with running(step_seconds=0.02, boot_seconds=1.5) as server:
         body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True}
         results: dict[str, httpx.Response] = {}
 
@@ -206,13 +205,16 @@ def test_a102_a_killed_engine_ends_all_requests_and_comes_back() -> None:
             thread.start()
         until(lambda: server.metric("num_requests_running") == 2)
         old = server.engine.engine_pid
+        assert server.get("/health").status_code == 200
         os.kill(old, signal.SIGKILL)
+        until(lambda: server.get("/health").status_code == 503)
         for thread in threads:
             thread.join(20)
         assert results["whole"].status_code == 503
         assert '"error"' in results["stream"].text
         assert results["stream"].text.endswith("data: [DONE]\n\n")
         until(lambda: server.get("/ready").status_code == 200)
+        assert server.get("/health").status_code == 200
         assert server.engine.engine_pid != old
         assert server.complete("x", max_tokens=2).status_code == 200
 

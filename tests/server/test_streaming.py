@@ -6,24 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.server.harness import Server, events, joined, running
-
-
-def both(server: Server, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The whole answer and the events of the stream for one body."""
-    whole = server.post(path, body)
-    stream = server.post(path, body | {"stream": True, "stream_options": {"include_usage": True}})
-    assert whole.status_code == stream.status_code == 200, whole.text + stream.text
-    return whole.json(), events(stream.text)
+from tests.server.harness import Server, both, events, finish, joined, running
 
 
 def chat_body(**fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "hello"}], "temperature": 0, "max_tokens": 24} | fields
-
-
-def finish(chunks: list[dict[str, Any]], index: int = 0) -> list[str]:
-    choices = (choice for chunk in chunks for choice in chunk["choices"])
-    return [c["finish_reason"] for c in choices if c["index"] == index and c["finish_reason"]]
 
 
 def usage(chunks: list[dict[str, Any]]) -> dict[str, Any]:
@@ -190,3 +177,14 @@ def test_return_token_ids(server: Server) -> None:
     assert bytes(ids).decode() == whole["choices"][0]["message"]["content"]
     assert [i for chunk in chunks for c in chunk["choices"] for i in c.get("token_ids") or []] == ids
     assert chunks[0]["prompt_token_ids"] == whole["prompt_token_ids"]
+
+
+def test_return_token_ids_of_completions(server: Server) -> None:
+    body = {"prompt": ["ab", "c"], "n": 2, "seed": 1, "max_tokens": 3, "return_token_ids": True}
+    whole, chunks = both(server, "/v1/completions", body)
+    for index, choice in enumerate(whole["choices"]):
+        pieces = [c for chunk in chunks for c in chunk["choices"] if c["index"] == index]
+        assert [i for piece in pieces for i in piece["token_ids"]] == choice["token_ids"]
+        assert [piece["prompt_token_ids"] for piece in pieces if piece["prompt_token_ids"]] == [
+            choice["prompt_token_ids"]
+        ]

@@ -28,7 +28,7 @@ class Answer:
         self._keeps_stop = request.sampling.include_stop_str_in_output
         self._detokenizer = make_detokenizer(request, tokenizer)
         self._wants_logprobs = request.sampling.logprobs is not None
-        self._logprob_decoder = LogprobDecoder(tokenizer)
+        self._logprob_decoder = LogprobDecoder(tokenizer, request.prompt_token_ids)
         self._logprobs: list[PositionLogprobs] = []
         self._cumulative_logprob = 0.0
         # How much of the answer earlier outputs held.
@@ -64,6 +64,8 @@ class Answer:
         self.finish_reason, self.stop_reason = reason, stop_reason
         if self._detokenizer.finish():
             self._stop_at_string()
+        if self._logprobs:
+            self._logprob_decoder.finish(self._logprobs[-1])
 
     def output(self, *, delta: bool) -> CompletionOutput:
         """The answer so far, or what is new of it since the last call."""

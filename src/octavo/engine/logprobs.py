@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from octavo.types.engine import TokenLogprobs
@@ -10,6 +11,9 @@ from octavo.types.outputs import Logprob, PositionLogprobs
 
 if TYPE_CHECKING:
     from octavo.tokenizers.base import Tokenizer
+
+
+_LONGEST_CHARACTER = 4  # bytes, in UTF-8; so no more tokens than that can hold its beginning
 
 
 class LogprobDecoder:
@@ -20,16 +24,15 @@ class LogprobDecoder:
 
     Args:
         tokenizer: None: tokens get no text.
+        before: What the sequence continues: a character that it left half said, the first position completes.
     """
 
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, before: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def skip(self, token_id: int) -> None:
-        """A position without log probabilities: the first of a prompt."""
-        if self._tokenizer is not None:
-            self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        if tokenizer is not None:
+            tail = before[-_LONGEST_CHARACTER:]
+            self._decoder.decode(b"".join(map(tokenizer.token_bytes, tail)))
 
     def position(self, found: TokenLogprobs) -> PositionLogprobs:
         """The dictionary of one position: the chosen token (first), then the top ones."""
@@ -42,6 +45,12 @@ class LogprobDecoder:
         ranks[pairs[0][0]] = found.rank
         return {token: Logprob(logprob, ranks[token], texts[token]) for token, logprob in pairs}
 
+    def finish(self, last: PositionLogprobs) -> None:
+        """No more positions: what is left of an unfinished character goes to the chosen token of the `last` one."""
+        chosen = next(iter(last.values()))
+        if chosen.decoded_token is not None:
+            chosen.decoded_token += self._decoder.decode(b"", final=True)
+
     def _text(self, token_id: int, before: tuple[bytes, int]) -> str | None:
         if self._tokenizer is None:
             return None
@@ -53,8 +62,7 @@ class PromptLogprobs:
     """Log probabilities of a prompt, which come in pieces when its prefill is chunked."""
 
     def __init__(self, tokenizer: Tokenizer | None, prompt_token_ids: list[int]) -> None:
-        self._decoder = LogprobDecoder(tokenizer)
-        self._decoder.skip(prompt_token_ids[0])
+        self._decoder = LogprobDecoder(tokenizer, prompt_token_ids[:1])
         self._length = len(prompt_token_ids)
         self.positions: list[PositionLogprobs | None] = [None]
 

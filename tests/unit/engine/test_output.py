@@ -180,6 +180,20 @@ def test_logprob_tokens_are_plain_text_and_joined_are_the_text() -> None:
     assert front.answers[-1].cumulative_logprob == pytest.approx(-0.5 * len(ids))
 
 
+@pytest.mark.parametrize("kind", [CUMULATIVE, DELTA, FINAL])
+def test_logprob_tokens_spell_the_text_at_both_ends_of_an_answer(kind: RequestOutputKind) -> None:
+    """A18: the first token completes a character of the prompt, the last one leaves one unfinished."""
+    prompt, ids = list("a🙂".encode())[:-2], [*list("🙂".encode())[2:], *b"b", *"é".encode()[:1]]
+    front = Front(prompt=prompt, logprobs=0, output_kind=kind)
+    for position, token in enumerate(ids):
+        last = FinishReason.LENGTH if position == len(ids) - 1 else None
+        front.feed([token], last, new_logprobs=[logprobs(token, [])])
+    answers = front.answers if kind is DELTA else front.answers[-1:]
+    tokens = [next(iter(p.values())).decoded_token for answer in answers for p in answer.logprobs or []]
+    assert tokens == ["", "🙂", "b", "\ufffd"]
+    assert "".join(map(str, tokens)) == text_of(front, kind)
+
+
 def test_the_chosen_token_keeps_its_text_when_it_is_a_top_one_too() -> None:
     front = Front(logprobs=1)
     front.feed([97], new_logprobs=[TokenLogprobs([97, 97], [-0.5, -0.5], 1)])

@@ -15,7 +15,7 @@ from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
 from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
 from octavo.lib.errors import InvalidRequestError
-from octavo.tokenizers import Tokenizer
+from octavo.tokenizers import Tokenizer, TokenStream
 from octavo.tokenizers.chat import choose_template, render_chat
 from octavo.tokenizers.chat_format import prepare_messages
 
@@ -109,8 +109,10 @@ class Renderer:
         return await self._run(self._pool_for([text]), encode)
 
     def echo_text(self, body: CompletionRequest, prompt_token_ids: list[int]) -> str:
-        """The prompt as `echo` repeats it."""
-        return self.tokenizer.decode(prompt_token_ids, skip_special_tokens=body.skip_special_tokens)
+        """The prompt as `echo` repeats it: a character that it leaves half said is for the answer to complete."""
+        stream = TokenStream(self.tokenizer, skip_special_tokens=body.skip_special_tokens)
+        text = stream.push_all(prompt_token_ids)
+        return text + stream.finish() if body.max_tokens == 0 else text
 
     async def _encode(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
         """The ids of each prompt, none of which is certainly too long."""

@@ -130,13 +130,13 @@ def _choice(
 ) -> CompletionChoice:
     body = answer.body
     index = position * body.n + output.index
-    echo_only = body.max_tokens == 0
+    output = _without_dropped_token(body, output)
     echo = answer.state.renderer.echo_text(body, final.prompt_token_ids) if body.echo else ""
     return CompletionChoice(
         index=index,
-        text=echo + ("" if echo_only else output.text),
+        text=echo + output.text,
         logprobs=_logprobs(answer, index, final, output, echo=body.echo),
-        finish_reason="length" if echo_only else output.finish_reason,
+        finish_reason=output.finish_reason,
         stop_reason=output.stop_reason,
         prompt_logprobs=prompt_logprobs_body(final.prompt_logprobs)
         if body.prompt_logprobs is not None
@@ -159,10 +159,23 @@ def _logprobs(
         ids += output.prompt_token_ids
         known = answer.prompt_logprobs.get(index // answer.body.n, output.prompt_logprobs)
         positions += known or [None] * len(output.prompt_token_ids)
-    if answer.body.max_tokens != 0:
-        ids += choice.token_ids
-        positions += choice.logprobs or []
-    return answer.logprobs_builder(index, output.prompt_token_ids).build(ids, positions, top)
+    ids += choice.token_ids
+    positions += choice.logprobs or []
+    builder = answer.logprobs_builder(index, output.prompt_token_ids)
+    return builder.build(ids, positions, top, last=choice.finish_reason is not None)
+
+
+def _without_dropped_token(body: CompletionRequest, choice: CompletionOutput) -> CompletionOutput:
+    """`choice`, or for an echo alone (`max_tokens` 0) an answer of no tokens."""
+    if body.max_tokens != 0:
+        return choice
+    return CompletionOutput(
+        index=choice.index,
+        text="",
+        token_ids=[],
+        logprobs=[],
+        finish_reason=choice.finish_reason and "length",
+    )
 
 
 async def _chunks(
@@ -170,7 +183,7 @@ async def _chunks(
 ) -> AsyncIterator[dict[str, Any]]:
     count = generation.UsageCount()
     begun: set[int] = set()
-    echo_pending: set[int] = set(range(len(streams) * answer.body.n)) if answer.body.echo else set()
+    silent = set(range(len(streams) * answer.body.n))
     async for position, output in generation.merged(streams):
         if position not in begun:
             begun.add(position)
@@ -180,7 +193,7 @@ async def _chunks(
         if answer.body.max_tokens != 0:
             count.add_output(output)
         for choice in output.outputs:
-            chunk = _chunk(answer, position, output, choice, echo_pending)
+            chunk = _chunk(answer, position, output, choice, silent)
             if chunk is not None:
                 yield _with_usage(answer, count, chunk)
     if answer.body.wants_usage:
@@ -188,14 +201,17 @@ async def _chunks(
 
 
 def _chunk(
-    answer: Answer, position: int, output: RequestOutput, choice: CompletionOutput, echo_pending: set[int]
+    answer: Answer, position: int, output: RequestOutput, choice: CompletionOutput, silent: set[int]
 ) -> dict[str, Any] | None:
+    """What a choice has to say, if anything; it is one of `silent` until its first piece."""
     body = answer.body
+    choice = _without_dropped_token(body, choice)
     index = position * body.n + choice.index
-    echoed = index in echo_pending
-    echo_pending.discard(index)
+    first = index in silent
+    silent.discard(index)
+    echoed = first and body.echo
     echo = answer.state.renderer.echo_text(body, output.prompt_token_ids) if echoed else ""
-    text = echo + ("" if body.max_tokens == 0 else choice.text)
+    text = echo + choice.text
     logprobs = _logprobs(answer, index, output, choice, echo=echoed)
     if not text and choice.finish_reason is None and logprobs is None and not body.return_token_ids:
         return None
@@ -208,6 +224,7 @@ def _chunk(
     }
     if body.return_token_ids:
         entry["token_ids"] = choice.token_ids
+        entry["prompt_token_ids"] = output.prompt_token_ids if first else None
     return answer.head() | {"choices": [entry]}
 
 

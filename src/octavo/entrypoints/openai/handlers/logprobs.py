@@ -34,7 +34,7 @@ class CompletionLogprobsBuilder:
     """The older shape, for one choice over its whole stream.
 
     A token's string is the text that it adds, so that the strings join to the answer even where a character is spread
-    over several tokens: the last of these carries it.
+    over several tokens: the last of these carries it, and the last token of all what of a character is left unfinished.
 
     Args:
         prompt_token_ids: What the answer continues; empty if the prompt itself is echoed.
@@ -48,9 +48,12 @@ class CompletionLogprobsBuilder:
         self._offset = 0
 
     def build(
-        self, token_ids: Sequence[int], positions: Sequence[PositionLogprobs | None], top: int
+        self, token_ids: Sequence[int], positions: Sequence[PositionLogprobs | None], top: int, *, last: bool
     ) -> CompletionLogprobs:
-        """Columns for the next `token_ids`; a position without entries (the first prompt token) has nulls."""
+        """Columns for the next `token_ids`, the `last` of the choice or not.
+
+        A position without entries (the first prompt token) has nulls.
+        """
         columns = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
         for token, entries in zip(token_ids, positions, strict=True):
             text = self._stream.push(token)
@@ -59,6 +62,8 @@ class CompletionLogprobsBuilder:
             columns.token_logprobs.append(None if entries is None else _finite(entries[token].logprob))
             columns.top_logprobs.append(None if entries is None else self._top(token, entries, top))
             self._offset += len(text)
+        if last and columns.tokens:
+            columns.tokens[-1] += self._stream.finish()
         return columns
 
     def _top(self, token: int, entries: PositionLogprobs, top: int) -> dict[str, float]:

@@ -97,9 +97,11 @@ class SamplingFields(Body):
     }
 
     @model_validator(mode="after")
-    def _stream_options_need_stream(self) -> SamplingFields:
+    def _check_what_goes_with_a_stream(self) -> SamplingFields:
         if self.stream_options is not None and not self.stream:
             raise InvalidRequestError("stream_options needs stream=true", param="stream_options")
+        if self.prompt_logprobs is not None and self.stream:
+            raise InvalidRequestError("prompt_logprobs needs stream=false", param="prompt_logprobs")
         return self
 
     def sampling_params(
