@@ -300,3 +300,12 @@ def test_a_full_disk_behind_stdout_is_an_error_in_one_line() -> None:
     code += "models.run = full; sys.exit(main(['models']))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (answer.returncode, answer.stderr) == (1, "octavo: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"shutdown_timeout": value} for value in (-1.0, float("nan"), 1e9)] + [{"max_request_bytes": 0}]
+)
+def test_server_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServerArgs(**wrong)  # type: ignore[arg-type]
+    assert caught.value.param == next(iter(wrong))

@@ -6,6 +6,9 @@ import argparse
 from dataclasses import dataclass
 
 from octavo.engine.flags import add_flags, flag, values_from
+from octavo.lib.errors import ConfigError
+
+MAX_SHUTDOWN_SECONDS = 86_400
 
 
 @dataclass(kw_only=True)
@@ -41,6 +44,19 @@ class ServerArgs:
     """Largest request body in bytes."""
     uvicorn_log_level: str = flag("warning", choices=("debug", "info", "warning", "error", "critical"))
     """Level of the HTTP server's own log."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shutdown_timeout <= MAX_SHUTDOWN_SECONDS:
+            raise ConfigError(
+                f"--shutdown-timeout must be between 0 and {MAX_SHUTDOWN_SECONDS} seconds, "
+                f"got {self.shutdown_timeout}.",
+                param="shutdown_timeout",
+            )
+        if self.max_request_bytes < 1:
+            raise ConfigError(
+                f"--max-request-bytes must be at least 1, got {self.max_request_bytes}.",
+                param="max_request_bytes",
+            )
 
     @staticmethod
     def add_cli_args(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
