@@ -1,4 +1,4 @@
-"""Time per decode step that is not spent in the native program: scheduling, sampling, bookkeeping, detokenising.
+"""Processor time per decode step of the engine's thread outside of native code: scheduling, sampling, bookkeeping, text.
 
 python -m benchmarks.step_overhead [--batch 1 32] [--tokens 200]
 """
@@ -8,40 +8,45 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from octavo import LLM, SamplingParams
 from octavo.ops import program
-from octavo.ops.program import StepInputs
+from octavo.worker import recorded_model
 
 
 @contextmanager
 def native_seconds() -> Iterator[list[float]]:
-    """Within the context, a list of the seconds that each native run took."""
+    """Within the context, a list of the seconds of this thread that each native run took."""
     seconds: list[float] = []
-    original = program.Program.run
 
-    def timed(self: program.Program, inputs: StepInputs) -> None:
-        begin = time.perf_counter()
-        original(self, inputs)
-        seconds.append(time.perf_counter() - begin)
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            begin = time.thread_time()
+            result = function(*args)
+            seconds.append(time.thread_time() - begin)
+            return result
 
-    program.Program.run = timed  # type: ignore[method-assign]
+        return call
+
+    run, decode = program.Program.run, recorded_model.decode
+    program.Program.run, recorded_model.decode = timed(run), timed(decode)  # type: ignore[method-assign]
     try:
         yield seconds
     finally:
-        program.Program.run = original  # type: ignore[method-assign]
+        program.Program.run, recorded_model.decode = run, decode  # type: ignore[method-assign]
 
 
 def overhead(llm: LLM, batch: int, tokens: int, sampling: SamplingParams) -> tuple[float, float]:
     """Milliseconds per step: outside of native code, and inside."""
     prompts = [{"prompt_token_ids": [index + 5, 7, 9, 11]} for index in range(batch)]
     with native_seconds() as native:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         llm.generate(prompts, sampling, use_tqdm=False)
-        wall = time.perf_counter() - begin
-    return (wall - sum(native)) / tokens * 1e3, sum(native) / tokens * 1e3
+        total = time.thread_time() - begin
+    return (total - sum(native)) / tokens * 1e3, sum(native) / tokens * 1e3
 
 
 def main() -> None:

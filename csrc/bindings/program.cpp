@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "bindings/layer_calls.h"
+#include "runtime/decode.h"
 #include "runtime/program.h"
 
 namespace octavo {
@@ -25,6 +27,15 @@ struct InputNames {
   Address token_ids, positions, query_start, seq_lens;
   std::vector<Address> block_tables, slots;  // per page group
 };
+
+using Groups = std::vector<std::tuple<Address, int64_t, Address>>;
+
+std::vector<GroupPages> pages_of(const Groups& groups) {
+  std::vector<GroupPages> pages;
+  for (const auto& [table, stride, slots] : groups)
+    pages.push_back({at<int32_t>(table), stride, at<int64_t>(slots)});
+  return pages;
+}
 
 class Recorder {
  public:
@@ -108,8 +119,6 @@ class Recorder {
         num_blocks, group_of("block_table", block_table, inputs_.block_tables)});
   }
 
-  using Groups = std::vector<std::tuple<Address, int64_t, Address>>;
-
   void run(int64_t rows, int64_t num_seqs, Address token_ids, Address positions, Address query_start,
            Address seq_lens, const Groups& groups) const {
     with_step(rows, num_seqs, token_ids, positions, query_start, seq_lens, groups,
@@ -129,6 +138,8 @@ class Recorder {
   }
 
   int64_t size() const { return program_.size(); }
+  int64_t rows() const { return rows_; }
+  const Program& program() const { return program_; }
 
  private:
   template <class Use>
@@ -138,9 +149,7 @@ class Recorder {
       throw std::invalid_argument("a step of " + std::to_string(rows) + " rows; the program holds " +
                                   std::to_string(rows_));
     }
-    std::vector<GroupPages> pages;
-    for (const auto& [table, stride, slots] : groups)
-      pages.push_back({at<int32_t>(table), stride, at<int64_t>(slots)});
+    const std::vector<GroupPages> pages = pages_of(groups);
     const nb::gil_scoped_release release;
     use(Step{rows, num_seqs, at<int64_t>(token_ids), at<int64_t>(positions), at<int32_t>(query_start),
              at<int32_t>(seq_lens), pages.data(), int64_t(pages.size())});
@@ -176,6 +185,36 @@ class Recorder {
   nb::list kept_;
 };
 
+// The arguments of `decode` as addresses; see DecodeBatch.
+int64_t run_decode(const Recorder& body, const Recorder& head, int64_t steps, int64_t seqs,
+                   int64_t block_size, Address token_ids, Address positions, Address query_start,
+                   Address seq_lens, const Groups& groups, Address stop_ids, Address stop_starts,
+                   Address rows, Address logits, int64_t vocab, Address temperature, Address top_k,
+                   Address top_p, Address log_min_p, Address uniforms, Address out) {
+  if (seqs > body.rows() || seqs > head.rows()) {
+    throw std::invalid_argument(std::to_string(seqs) + " sequences; the programs hold " +
+                                std::to_string(std::min(body.rows(), head.rows())));
+  }
+  const std::vector<GroupPages> pages = pages_of(groups);
+  const SampleArgs sampling = {
+      at<float>(logits),    vocab,   vocab,  at<float>(temperature), at<int32_t>(top_k), at<float>(top_p),
+      at<float>(log_min_p), nullptr, nullptr};
+  const DecodeBatch batch = {seqs,
+                             block_size,
+                             at<int64_t>(token_ids),
+                             at<int64_t>(positions),
+                             at<int32_t>(seq_lens),
+                             at<int32_t>(query_start),
+                             pages.data(),
+                             int64_t(pages.size()),
+                             {at<int64_t>(stop_ids), at<int64_t>(stop_starts)},
+                             at<int64_t>(rows),
+                             at<double>(uniforms),
+                             sampling};
+  const nb::gil_scoped_release release;
+  return decode(body.program(), head.program(), batch, steps, at<int64_t>(out));
+}
+
 }  // namespace
 
 void bind_program(nb::module_& m) {
@@ -196,6 +235,7 @@ void bind_program(nb::module_& m) {
       .def("run", &Recorder::run)
       .def("run_timed", &Recorder::run_timed)
       .def("__len__", &Recorder::size);
+  m.def("decode", &run_decode);
 }
 
 }  // namespace octavo

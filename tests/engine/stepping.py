@@ -96,6 +96,7 @@ class Answer:
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_cached_tokens: int = 0
+    error: str | None = None
     finished: bool = False
 
 
@@ -114,6 +115,8 @@ class Stepper:
         max_num_seqs: int = 64,
         kv_dtype: str = "float32",
         runner: Callable[..., ModelRunner] = ModelRunner,
+        recorded: bool = False,
+        max_decode_steps: int = 1,
     ) -> None:
         self.layout = plan_groups(model.spec.kv_layers(), block_size, kv_dtype)
         config = SchedulerConfig(
@@ -126,24 +129,42 @@ class Stepper:
         self.runner = runner(
             model, self.layout, num_blocks, vocab_size=model.spec.vocab_size, max_num_seqs=max_num_seqs
         )
+        if recorded:
+            self.runner.record(model, max_num_batched_tokens)
+        self.max_decode_steps = max_decode_steps
+        self.steps_planned = 0
+        self.errors_expected = False
         self.answers: dict[str, Answer] = {}
         self.num_preemptions = 0
         self.step_sizes: list[int] = []
 
-    def add(self, request_id: str, prompt: Sequence[int], sampling: SamplingParams) -> None:
-        """Queue a request that runs to its `max_tokens`."""
+    def add(
+        self,
+        request_id: str,
+        prompt: Sequence[int],
+        sampling: SamplingParams,
+        stop_token_ids: Sequence[int] = (),
+    ) -> None:
+        """Queue a request that runs to its `max_tokens`, or to one of the stop ids."""
         self.answers[request_id] = Answer()
         self.scheduler.add(
-            EngineRequest(request_id=request_id, prompt_token_ids=list(prompt), sampling=sampling)
+            EngineRequest(
+                request_id=request_id,
+                prompt_token_ids=list(prompt),
+                sampling=sampling,
+                stop_token_ids=list(stop_token_ids),
+            )
         )
 
     def step(self) -> None:
         """One step."""
-        plan = self.scheduler.schedule()
+        plan = self.scheduler.schedule(self.max_decode_steps)
+        self.steps_planned += plan.num_steps
         self.step_sizes.append(plan.total_tokens)
         for output in self.scheduler.update(plan, self.runner.execute(plan)):
-            assert output.error is None, output.error
             answer = self.answers[output.request_id]
+            answer.error = output.error
+            assert output.error is None or self.errors_expected, output.error
             answer.token_ids += output.new_token_ids
             answer.logprobs += output.new_logprobs or []
             answer.prompt_logprobs += output.new_prompt_logprobs or []

@@ -93,7 +93,22 @@ class FakeExecutor:
             self._write(resident, count)
         for resident, count in scheduled:
             self._look(resident, count)
-        return StepOutput(step_id=plan.step_id, results=[self._result(*entry) for entry in scheduled])
+        results = [self._result(*entry) for entry in scheduled]
+        self._decode_ahead(plan, [resident for resident, _ in scheduled], results)
+        return StepOutput(step_id=plan.step_id, results=results)
+
+    def _decode_ahead(self, plan: StepPlan, residents: list[Resident], results: list[RequestStep]) -> None:
+        """Further decode steps on the same plan, some or all of those that it allows: one more token for everybody."""
+        if plan.num_steps == 1 or any(result.error for result in results):
+            return
+        require(set(plan.num_scheduled_tokens.values()) == {1}, "decode steps beside a prefill")
+        for _ in range(self.rng.randrange(plan.num_steps)):
+            for resident, result in zip(residents, results, strict=True):
+                self._write(resident, 1)
+                self._look(resident, 1)
+                token_id = next_token(resident.chain[-1], ())
+                resident.token_ids.append(token_id)
+                result.token_ids.append(token_id)
 
     def _resident(self, request_id: str) -> Resident:
         require(

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from octavo.scheduling import decode_ahead
 from octavo.scheduling import request as request_module
+from octavo.scheduling import scheduler as scheduler_module
 from octavo.scheduling.budget import StepBudget
 from octavo.scheduling.kv.block_pool import NULL_PAGE, BlockPool
 from octavo.scheduling.kv.manager import KVManager, PrefixHit
@@ -25,6 +27,34 @@ def mutation(plant: Mutation) -> Mutation:
     """Register a planted bug under the name of its function."""
     MUTATIONS[plant.__name__] = plant
     return plant
+
+
+# -- several decode steps on one plan ---------------------------------------------------------------------------------
+
+
+@mutation
+def decode_ahead_without_pages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decode_ahead, "_reserve", lambda *_: None)
+
+
+@mutation
+def decode_ahead_beyond_the_free_pages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(scheduler_module, "decode_steps", lambda budget, kv, most: most)
+
+
+@mutation
+def decode_ahead_beside_a_prefill(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decode_ahead, "_decodes_plainly", lambda request: True)
+
+
+@mutation
+def forget_pages_got_for_steps_ahead(patch: pytest.MonkeyPatch) -> None:
+    def reserve(request: Request, steps: int, budget: StepBudget, kv: KVManager) -> None:
+        original(request, steps, budget, kv)
+        budget.new_pages.pop(request.request_id, None)
+
+    original = decode_ahead._reserve
+    patch.setattr(decode_ahead, "_reserve", reserve)
 
 
 # -- reference counts and the free list -------------------------------------------------------------------------------

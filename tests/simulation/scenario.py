@@ -28,6 +28,8 @@ class Scenario:
     abort_rate: float
     error_rate: float
     restart_rate: float
+    decode_steps: list[int]
+    """What the scheduler may plan at once: one of these in each step."""
 
     @property
     def max_kv_tokens(self) -> int:
@@ -77,6 +79,7 @@ def random_scenario(seed: int) -> Scenario:
         abort_rate=rng.choice([0.0, 0.01, 0.05]),
         error_rate=rng.choice([0.0, 0.0, 0.003, 0.02]),
         restart_rate=rng.choice([0.0, 0.0, 0.003]),
+        decode_steps=rng.choice([[1], [1, 2, 5], [8]]),
     )
 
 

@@ -185,7 +185,8 @@ class Simulation:
         require(
             had_work == bool(self.streams), "has_work is", had_work, "with", len(self.streams), "open streams"
         )
-        plan = self.scheduler.schedule()
+        plan = self.scheduler.schedule(self.rng.choice(self.scenario.decode_steps))
+        self.seen["steps ahead"] += plan.num_steps - 1
         require((plan.total_tokens > 0) == had_work, plan.total_tokens, "tokens planned, work:", had_work)
         self._check_plan(plan)
         output = self.executor.execute_model(plan)

@@ -45,6 +45,7 @@ def _assert_eventful(seen: Counter[str]) -> None:
         "overloads",
         "refusals",
         "finished",
+        "steps ahead",
     }
     assert expected <= seen.keys()
     assert not rare

@@ -27,14 +27,14 @@ class StepProgram:
 
     def __init__(self, function: Callable[[], torch.Tensor], example: StepInputs) -> None:
         self._buffers = BufferPool()
-        self._program = Program(example)
-        with ViewsOnly(), self._program.record(self._buffers.empty):
+        self.program = Program(example)
+        with ViewsOnly(), self.program.record(self._buffers.empty):
             self.output = function()
             """[rows, H]: the result of the last run in its first M rows."""
 
     def run(self, inputs: StepInputs) -> torch.Tensor:
         """The function's result for a step: [M, H], overwritten by the next run."""
-        self._program.run(inputs)
+        self.program.run(inputs)
         return self.output[: inputs.token_ids.shape[0]]
 
     @property
@@ -43,4 +43,4 @@ class StepProgram:
         return self._buffers.nbytes
 
     def __len__(self) -> int:
-        return len(self._program)
+        return len(self.program)

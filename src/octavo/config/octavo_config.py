@@ -58,6 +58,8 @@ class SchedulerConfig:
     long_prefill_token_threshold: int = 512
     """Prefill tokens one request may take in a step while others decode: bounds how long a decode waits. 0: no bound."""
     enable_chunked_prefill: bool = True
+    max_decode_steps: int = 8
+    """Decode steps between two looks at what has arrived, as long as they take no more than a moment; 1: look each time."""
     max_num_queued_reqs: int = 1024
     """Waiting requests beyond which new ones are refused."""
 

@@ -83,6 +83,8 @@ class EngineArgs:
     """Requests that run at the same time."""
     scheduling_policy: str = flag("fcfs", choices=("fcfs", "priority"))
     """Who goes first: the one who came first, or the lower `priority`."""
+    max_decode_steps: int = 8
+    """Decode steps between two looks at what has arrived, as far as they fit into 20 ms; 1: look after each."""
     long_prefill_token_threshold: int = flag(512, parse=parse_human_int)
     """Tokens of a prompt computed in one step while others generate; bounds how long those wait. 0: no bound."""
     enable_chunked_prefill: bool = True
@@ -176,6 +178,7 @@ class EngineArgs:
             policy=self.scheduling_policy,
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_num_seqs=self.max_num_seqs,
+            max_decode_steps=self.max_decode_steps,
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_chunked_prefill=self.enable_chunked_prefill,
             max_num_queued_reqs=self.max_num_queued_reqs,
@@ -197,6 +200,7 @@ _LOWEST = {
     "num_blocks_override": 1,
     "max_num_batched_tokens": 1,
     "max_num_seqs": 1,
+    "max_decode_steps": 1,
     "long_prefill_token_threshold": 0,
     "max_num_queued_reqs": 0,
     "threads": 0,

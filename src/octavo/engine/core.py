@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from octavo.config import OctavoConfig
+from octavo.engine.decode_pace import DecodePace
 from octavo.engine.kv_sizing import MemoryFacts, memory_table, pages_for_tokens, size_pool, workspace_bytes
 from octavo.engine.loading_bar import ProgressListener, silent
 from octavo.lib.errors import OctavoError
@@ -63,6 +64,7 @@ class EngineCore:
         )
         self._unsent: list[EngineOutput] = []
         self._failed_steps = 0
+        self._pace = DecodePace(config.scheduler.max_decode_steps)
 
     @property
     def kv_bytes(self) -> int:
@@ -92,7 +94,7 @@ class EngineCore:
         """Run one step and hand out what it, and refusals and aborts since the last one, brought."""
         outputs, self._unsent = self._unsent, []
         if self.scheduler.has_work():
-            outputs += self._run(self.scheduler.schedule())
+            outputs += self._run(self.scheduler.schedule(self._pace.steps))
         return EngineOutputs(outputs=outputs, stats=self.scheduler.stats(), timestamp=time.monotonic())
 
     def reset_prefix_cache(self) -> bool:
@@ -104,11 +106,13 @@ class EngineCore:
         self.executor.shutdown()
 
     def _run(self, plan: StepPlan) -> list[EngineOutput]:
+        begin = time.monotonic()
         try:
             outputs = self.scheduler.update(plan, self.executor.execute_model(plan))
         except Exception as error:
             return self._fail_step(plan, error)
         self._failed_steps = 0
+        self._pace.note((time.monotonic() - begin) / plan.num_steps)
         return outputs
 
     def _fail_step(self, plan: StepPlan, error: Exception) -> list[EngineOutput]:

@@ -68,7 +68,7 @@ class Program:
 
     def __init__(self, example: StepInputs) -> None:
         groups = example.group_addresses()
-        self._native = built_module().Program(
+        self.native = built_module().Program(
             example.token_ids.shape[0],
             *example.addresses(),
             [table for table, _, _ in groups],
@@ -82,7 +82,7 @@ class Program:
         Raises:
             AttributeError, ValueError: from the op, if it cannot be recorded.
         """
-        with recording(self._native, allocate):
+        with recording(self.native, allocate):
             yield
 
     def run(self, inputs: StepInputs) -> None:
@@ -91,15 +91,15 @@ class Program:
         Raises:
             ValueError: more rows than recorded, or ids, positions or pages outside of what the ops can read.
         """
-        self._native.run(*_arguments(inputs))
+        self.native.run(*_arguments(inputs))
 
     def run_timed(self, inputs: StepInputs) -> list[tuple[str, int]]:
         """As `run`; name and nanoseconds of each op, in order."""
-        timed: list[tuple[str, int]] = self._native.run_timed(*_arguments(inputs))
+        timed: list[tuple[str, int]] = self.native.run_timed(*_arguments(inputs))
         return timed
 
     def __len__(self) -> int:
-        return len(self._native)
+        return len(self.native)
 
 
 def _arguments(inputs: StepInputs) -> tuple[object, ...]:

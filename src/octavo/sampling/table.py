@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from octavo.ops.decode import DrawInputs
 from octavo.sampling.edits import Entries, Penalties, PenaltyRow, gather_entries, gather_penalties
 from octavo.sampling.history import TokenHistory
 from octavo.sampling.philox import UniformStream
@@ -167,15 +168,37 @@ class SamplingTable:
             _penalties(edited),
         )
 
+    def draw(self, slots: NDArray[np.int64], steps: int) -> DrawInputs:
+        """What several decode steps of `slots` need, for requests that draw plainly (`SamplingParams.draws_plainly`)."""
+        requests = [self._requests[slot] for slot in slots.tolist()]
+        temperature = self._temperature[slots]
+        stops = [request.banned for request in requests]
+        starts = np.zeros(len(stops) + 1, np.int64)
+        np.cumsum([len(ids) for ids in stops], out=starts[1:])
+        uniforms = None
+        if temperature.any():
+            uniforms = torch.stack([_uniforms(requests, ahead) for ahead in range(steps)])
+        return DrawInputs(
+            torch.from_numpy(temperature),
+            torch.from_numpy(self._top_k[slots]),
+            torch.from_numpy(self._top_p[slots]),
+            torch.from_numpy(self._min_p[slots]),
+            uniforms,
+            torch.from_numpy(np.concatenate(stops)),
+            torch.from_numpy(starts),
+        )
+
     def _count(self, wanted: int | None) -> int:
         if wanted is None:
             return NO_LOGPROBS
         return self._vocab_size if wanted < 0 else min(wanted, self._vocab_size)
 
 
-def _uniforms(requests: Sequence[RequestSampling]) -> torch.Tensor:
+def _uniforms(requests: Sequence[RequestSampling], ahead: int = 0) -> torch.Tensor:
+    """[R] the numbers that the requests draw with, `ahead` tokens from now."""
     numbers = [
-        0.0 if request.params.greedy else request.uniforms.at(request.num_output) for request in requests
+        0.0 if request.params.greedy else request.uniforms.at(request.num_output + ahead)
+        for request in requests
     ]
     return torch.from_numpy(np.array(numbers, np.float64))
 

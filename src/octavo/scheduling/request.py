@@ -29,6 +29,7 @@ class Request:
 
     __slots__ = (
         "capacity",
+        "draws_plainly",
         "eos_token_ids",
         "events",
         "max_total_tokens",
@@ -54,6 +55,7 @@ class Request:
     def __init__(self, source: EngineRequest, *, sequence: int, max_total_tokens: int, now: float) -> None:
         self.request_id = source.request_id
         self.sampling = source.sampling
+        self.draws_plainly = source.sampling.draws_plainly
         self.priority = source.priority
         self.sequence = sequence
         self.status = RequestStatus.WAITING

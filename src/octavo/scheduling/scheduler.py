@@ -18,6 +18,7 @@ from octavo.config.octavo_config import CacheConfig, SchedulerConfig
 from octavo.lib.errors import ConfigError, InvalidRequestError, OctavoError
 from octavo.scheduling.admission import AdmissionLimits
 from octavo.scheduling.budget import StepBudget
+from octavo.scheduling.decode_ahead import decode_steps
 from octavo.scheduling.integrity import check_integrity
 from octavo.scheduling.kv.manager import KVManager, PrefixHit
 from octavo.scheduling.policy import get_policy
@@ -145,8 +146,10 @@ class Scheduler:
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
-    def schedule(self) -> StepPlan:
+    def schedule(self, max_decode_steps: int = 1) -> StepPlan:
         """Plan the next step: running requests first, decodes before prefills, then new ones as far as budget and pages go.
+
+        Where nobody waits and all decode, up to `max_decode_steps` steps are planned at once.
 
         While `has_work()`, a plan has at least one token. An empty plan need not be executed.
 
@@ -168,7 +171,9 @@ class Scheduler:
                 self._advance(request, budget.offer(request, request.num_remaining_tokens), budget)
         if not budget.short_of_pages:
             self._admit_waiting(budget)
-        return self._plan(budget)
+        someone_waits = len(self.waiting) or len(budget.scheduled) < len(self.running)
+        most = 1 if someone_waits else max_decode_steps
+        return self._plan(budget, decode_steps(budget, self.kv, most))
 
     @property
     def _prefill_limit(self) -> int:
@@ -260,7 +265,7 @@ class Scheduler:
             self._counters.prefix_queries += len(request.token_ids)
             self._counters.prefix_hits += num_hits
 
-    def _plan(self, budget: StepBudget) -> StepPlan:
+    def _plan(self, budget: StepBudget, num_steps: int) -> StepPlan:
         released: list[str] = []
         if budget.scheduled:
             released, self._released = self._released, []
@@ -274,6 +279,7 @@ class Scheduler:
             new_requests=[request.as_new() for request in budget.admitted],
             num_scheduled_tokens=budget.scheduled,
             new_block_ids=budget.new_pages,
+            num_steps=num_steps,
         )
 
     # -- what came of it ----------------------------------------------------------------------------------------------
@@ -339,6 +345,9 @@ class Scheduler:
             if reason is not None:
                 break
         self._counters.generation_tokens += taken
+        if taken > 1:  # decode steps on one plan: each token but the last was computed as well
+            request.num_computed_tokens += taken - 1
+            self.kv.index_pages(request)
         logprobs = result.logprobs[:taken] if result.logprobs else None
         news = self._output(
             request, result.token_ids[:taken], reason, logprobs=logprobs, prompt_logprobs=prompt_logprobs

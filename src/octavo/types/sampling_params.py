@@ -82,6 +82,12 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         return self.temperature < GREEDY_EPSILON
 
     @property
+    def draws_plainly(self) -> bool:
+        """Whether a token is drawn from the model's logits as they are, and nothing but its id is wanted."""
+        edits = self.logit_bias or self.min_tokens or self.repetition_penalty != 1.0
+        return not (edits or self.frequency_penalty or self.presence_penalty) and self.logprobs is None
+
+    @property
     def stop_strings(self) -> tuple[str, ...]:
         """`stop` as a tuple, whatever form it was given in."""
         if self.stop is None:

@@ -38,6 +38,9 @@ class StepPlan(msgspec.Struct, array_like=True, kw_only=True):
     """Also the order of the batch. Holds new and running requests alike."""
     new_block_ids: dict[str, list[list[int]]]
     """Pages to append per group, for running requests that got any."""
+    num_steps: int = 1
+    """Decode steps that may be run on this plan, one token a request each: more than 1 only where every request is
+    scheduled for its last known token, draws plainly, and has pages for as many tokens."""
 
     @property
     def total_tokens(self) -> int:
@@ -49,7 +52,7 @@ class RequestStep(msgspec.Struct, array_like=True, kw_only=True):
 
     request_id: str
     token_ids: list[int]
-    """Newly sampled tokens; empty while the prefill is not through."""
+    """Newly sampled tokens, up to the plan's `num_steps`; empty while the prefill is not through."""
     logprobs: list[TokenLogprobs] | None = None
     prompt_logprobs: list[TokenLogprobs] | None = None
     error: str | None = None

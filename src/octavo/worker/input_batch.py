@@ -87,7 +87,7 @@ class InputBatch:
         counts = np.fromiter(plan.num_scheduled_tokens.values(), np.int64, len(slots))
         start = self.num_computed[slots]
         end = start + counts
-        self._check(request_ids, slots, end)
+        self._check(request_ids, slots, end, plan.num_steps - 1)
         query_start = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(counts, out=query_start[1:])
         rows = np.repeat(slots, counts)
@@ -104,13 +104,22 @@ class InputBatch:
             AttentionMetadata(
                 torch.from_numpy(query_start_32),
                 torch.from_numpy(end.astype(np.int32)),
-                tuple(self._group(table, slots, rows, positions, end) for table in self.pages),
+                tuple(
+                    self._group(table, slots, rows, positions, int(end.max(initial=1)) + plan.num_steps - 1)
+                    for table in self.pages
+                ),
             ),
         )
 
     def advance(self, step: PreparedStep) -> None:
         """Note that the step's tokens now have their keys and values."""
         self.num_computed[step.slots] = step.start + np.diff(step.query_start)
+
+    def advance_decode(self, slots: NDArray[np.int64], tokens: NDArray[np.int64]) -> None:
+        """Note that decode steps drew tokens [steps, S], each of which but the last one has its keys and values."""
+        for drawn in tokens:
+            self.append(slots, drawn)
+        self.num_computed[slots] += len(tokens)
 
     def append(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
         """Add one sampled token to each of several requests."""
@@ -123,23 +132,25 @@ class InputBatch:
         slots: NDArray[np.int64],
         rows: NDArray[np.int64],
         positions: NDArray[np.int64],
-        end: NDArray[np.int64],
+        last: int,
     ) -> GroupMetadata:
         page, offset = np.divmod(positions, self._block_size)
         blocks = table.values[rows, page].astype(np.int64)
         # Tokens whose page the scheduler did not keep (out of every later window) are not written anywhere.
         slot_mapping = np.where(blocks == 0, -1, blocks * self._block_size + offset)
-        width = -(-int(end.max(initial=1)) // self._block_size)
+        width = -(-last // self._block_size)
         return GroupMetadata(torch.from_numpy(table.values[slots, :width]), torch.from_numpy(slot_mapping))
 
-    def _check(self, request_ids: list[str], slots: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+    def _check(
+        self, request_ids: list[str], slots: NDArray[np.int64], end: NDArray[np.int64], ahead: int
+    ) -> None:
         known = self.tokens.lengths[slots]
         pages = np.minimum.reduce([table.lengths[slots] for table in self.pages]) * self._block_size
-        wrong = np.flatnonzero((end > known) | (end > pages))
+        wrong = np.flatnonzero((end > known) | (end + ahead > pages))
         if len(wrong):
             first = int(wrong[0])
             raise OctavoError(
-                f"the plan runs request {request_ids[first]!r} up to token {end[first]}, "
+                f"the plan runs request {request_ids[first]!r} up to token {end[first] + ahead}, "
                 f"but {known[first]} tokens are known and {pages[first]} have pages"
             )
 

@@ -77,6 +77,8 @@ class ModelRunner:
         if not plan.num_scheduled_tokens:
             return StepOutput(step_id=plan.step_id, results=[])
         step = self.batch.prepare(plan)
+        if plan.num_steps > 1 and (results := self._decode_ahead(step, plan.num_steps)):
+            return StepOutput(step_id=plan.step_id, results=results)
         hidden = self.forward(step)
         self.batch.advance(step)
         results = [RequestStep(request_id=request_id, token_ids=[]) for request_id in step.request_ids]
@@ -89,6 +91,24 @@ class ModelRunner:
         return self.model.forward(
             ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
         )
+
+    def _decode_ahead(self, step: PreparedStep, num_steps: int) -> list[RequestStep]:
+        """Up to `num_steps` decode steps at once; empty where that is not possible, or where the first one fails."""
+        model, count = self.model, len(step.slots)
+        if not isinstance(model, RecordedModel) or count > model.max_decode_seqs:
+            return []
+        draw = self.batch.sampling.draw(step.slots, num_steps)
+        batch = ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
+        tokens = model.decode(batch, draw, self.kv.layout.block_size, num_steps).numpy()
+        if not len(
+            tokens
+        ):  # nothing was advanced: the step is run again the plain way, which says what is wrong
+            return []
+        self.batch.advance_decode(step.slots, tokens)
+        return [
+            RequestStep(request_id=request_id, token_ids=drawn)
+            for request_id, drawn in zip(step.request_ids, tokens.T.tolist(), strict=True)
+        ]
 
     def _sample(self, step: PreparedStep, hidden: torch.Tensor, results: list[RequestStep]) -> None:
         rows = step.sampled_rows()

@@ -9,6 +9,7 @@ import torch
 from octavo.attention.metadata import AttentionMetadata, ForwardBatch, GroupMetadata, KVBinding
 from octavo.compilation import StepProgram
 from octavo.models.decoder import Decoder
+from octavo.ops.decode import DrawInputs, decode
 from octavo.ops.program import PageInputs, StepInputs
 
 
@@ -61,6 +62,18 @@ class RecordedModel:
             )
         unused = self._logits_of.attention
         return self._head.run(StepInputs(rows, rows, unused.query_start, unused.seq_lens, ()))
+
+    def decode(self, batch: ForwardBatch, draw: DrawInputs, block_size: int, steps: int) -> torch.Tensor:
+        """Several decode steps without coming back to Python: token ids [steps done, S]; see `ops.decode`."""
+        self._decoder.reach(int(batch.positions.numpy().max()) + steps - 1)
+        return decode(
+            self._body.program, self._head.program, self._head.output, _inputs(batch), draw, block_size, steps
+        )
+
+    @property
+    def max_decode_seqs(self) -> int:
+        """The most sequences that `decode` takes."""
+        return self._head.output.shape[0]
 
     @property
     def nbytes(self) -> int:
