@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def rows() -> list[tuple[str, str, str, str, str]]:
     return [match.groups() for match in found if match]  # type: ignore[misc]
 
 
+@functools.cache
 def defined_tests(file: str) -> set[str]:
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
