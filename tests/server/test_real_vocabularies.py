@@ -69,7 +69,7 @@ def test_a36_spaces_are_neither_lost_nor_added(spaced: Server, sentencepiece: To
     assert whole["choices"][0]["token_ids"] == ids
     assert chat_text(whole) == joined(chunks)
     assert chat_text(whole).lstrip(" ") == SPACED == sentencepiece.decode(ids)
-    assert sum(bool(choice["delta"].get("content")) for chunk in chunks for choice in chunk["choices"]) > 5
+    assert sum(bool(choice["delta"].get("content")) for chunk in chunks for choice in chunk["choices"]) > 1
 
 
 def test_a16_parts_of_characters_are_never_shown(wide: Server, byte_level: Tokenizer) -> None:
