@@ -44,7 +44,7 @@ inline AttentionArgs attention_args(Address q, int64_t q_row_stride, Address out
                                     Address v_cache, Address query_start, Address seq_lens,
                                     Address block_table, int64_t table_stride, int64_t heads,
                                     int64_t kv_heads, int64_t head_dim, int64_t block_size, int type,
-                                    float scale, float cap, int64_t window) {
+                                    float scale, float cap, int64_t window, Address sinks, Address slopes) {
   return {at<float>(q),
           q_row_stride,
           at<float>(out),
@@ -61,7 +61,9 @@ inline AttentionArgs attention_args(Address q, int64_t q_row_stride, Address out
           KvType(type),
           scale,
           cap,
-          window};
+          window,
+          at<float>(sinks),
+          at<float>(slopes)};
 }
 
 }  // namespace octavo

@@ -58,10 +58,10 @@ void paged_attention(Address q, int64_t q_row_stride, Address out, Address k_cac
                      Address query_start, Address seq_lens, Address block_table, int64_t rows,
                      int64_t num_seqs, int64_t table_stride, int64_t num_blocks, int64_t heads,
                      int64_t kv_heads, int64_t head_dim, int64_t block_size, int type, float scale, float cap,
-                     int64_t window) {
+                     int64_t window, Address sinks, Address slopes) {
   const AttentionArgs args =
       attention_args(q, q_row_stride, out, k_cache, v_cache, query_start, seq_lens, block_table, table_stride,
-                     heads, kv_heads, head_dim, block_size, type, scale, cap, window);
+                     heads, kv_heads, head_dim, block_size, type, scale, cap, window, sinks, slopes);
   check_attention(args, num_seqs, rows, num_blocks);
   run_attention(args, num_seqs);
 }

@@ -108,15 +108,15 @@ class Recorder {
                        Address query_start, Address seq_lens, Address block_table, int64_t rows,
                        int64_t num_seqs, int64_t table_stride, int64_t num_blocks, int64_t heads,
                        int64_t kv_heads, int64_t head_dim, int64_t block_size, int type, float scale,
-                       float cap, int64_t window) {
+                       float cap, int64_t window, Address sinks, Address slopes) {
     (void)num_seqs;
     expect_rows(rows);
     expect_input("query_start", query_start, inputs_.query_start);
     expect_input("seq_lens", seq_lens, inputs_.seq_lens);
-    program_.add(AttentionOp{
-        attention_args(q, q_row_stride, out, k_cache, v_cache, query_start, seq_lens, block_table,
-                       table_stride, heads, kv_heads, head_dim, block_size, type, scale, cap, window),
-        num_blocks, group_of("block_table", block_table, inputs_.block_tables)});
+    program_.add(AttentionOp{attention_args(q, q_row_stride, out, k_cache, v_cache, query_start, seq_lens,
+                                            block_table, table_stride, heads, kv_heads, head_dim, block_size,
+                                            type, scale, cap, window, sinks, slopes),
+                             num_blocks, group_of("block_table", block_table, inputs_.block_tables)});
   }
 
   void run(int64_t rows, int64_t num_seqs, Address token_ids, Address positions, Address query_start,

@@ -46,7 +46,7 @@ inline void attend_span(const AttentionArgs& a, const TileRows& rows, const Span
   wide.group_end = pages.group_end;
   widen_keys<Page>(a, pages, scratch.keys, wide);
   score_many(a, rows.count, scratch.q, wide, scratch.scores);
-  weigh_span<F32Page>(a, rows, wide, scratch.scores, out.max, out.sum);
+  weigh_span<Page>(a, rows, pages, scratch.scores, out.max, out.sum);
   widen_values<Page>(a, pages, scratch.values, wide);
   value_many(a, rows.count, wide, scratch.scores, out.values);
 }
@@ -98,13 +98,24 @@ inline void clear_state(const AttentionArgs& a, int rows, Partial state) {
   for (int64_t i = 0; i < rows * a.head_dim; ++i) state.values[i] = 0.0f;
 }
 
+// What a row's values are multiplied by in the end: 1 / sum, the sink's part in it.
+inline float final_scale(const AttentionArgs& a, int64_t head, float highest, float sum) {
+  if (!a.sinks) return 1.0f / sum;
+  const float sink = a.sinks[head] * kLog2E, top = sink > highest ? sink : highest;
+  float powers[kLanes];
+  store(powers,
+        exp2_falling(sub(select(less(iota_i32(), broadcast_i32(1)), broadcast(highest), broadcast(sink)),
+                         broadcast(top))));
+  return powers[0] / __builtin_fmaf(sum, powers[0], powers[1]);
+}
+
 inline void write_rows(const AttentionArgs& a, const AttentionTile& t, int rows, Partial state) {
   const int64_t group = a.heads / a.kv_heads;
   for (int r = 0; r < rows; ++r) {
     const int64_t token = a.query_start[t.seq] + (t.row_begin + r) / group;
     const int64_t head = t.kv_head * group + (t.row_begin + r) % group;
     float* out = a.out + (token * a.heads + head) * a.head_dim;
-    const f32x16 scale = broadcast(1.0f / state.sum[r]);
+    const f32x16 scale = broadcast(final_scale(a, head, state.max[r], state.sum[r]));
     for (int64_t d = 0; d < a.head_dim; d += kLanes) {
       const int n = int(smaller(kLanes, a.head_dim - d));
       // fma with +0: a zero has one sign, however many keys of weight zero went into it
@@ -159,6 +170,12 @@ void attention_unit(const AttentionArgs& a, const AttentionUnit& unit, const Att
       return attend_unit<Bf16Page>(a, unit, next, scratch);
     case KvType::f16:
       return attend_unit<F16Page>(a, unit, next, scratch);
+    case KvType::e4m3:
+      return attend_unit<E4m3Page>(a, unit, next, scratch);
+    case KvType::e5m2:
+      return attend_unit<E5m2Page>(a, unit, next, scratch);
+    case KvType::i8:
+      return attend_unit<I8Page>(a, unit, next, scratch);
   }
 }
 

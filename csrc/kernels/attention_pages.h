@@ -21,6 +21,9 @@ struct SpanPages {
   int group_begin = 0, group_end = 0;
   const typename Page::Element* k[kSpanGroups];
   const typename Page::Element* v[kSpanGroups];
+  bool scaled = false;  // then the factors of 16 keys and of 16 values
+  const float* k_scale[kSpanGroups];
+  const float* v_scale[kSpanGroups];
 };
 
 template <class Page>
@@ -42,11 +45,17 @@ inline SpanPages<Page> span_pages(const AttentionArgs& a, const AttentionTile& t
   for (int g = s.group_begin; g < s.group_end; ++g) {
     const int64_t key = s.start + g * kLanes;
     const int64_t page = a.block_table[t.seq * a.table_stride + key / a.block_size];
-    const int64_t base = (page * a.kv_heads + t.kv_head) * a.head_dim * a.block_size,
-                  offset = key % a.block_size;
+    const int64_t dim = a.head_dim + Page::kScaleElements, offset = key % a.block_size;
+    const int64_t base = (page * a.kv_heads + t.kv_head) * dim * a.block_size;
     s.k[g] = static_cast<const Element*>(a.k_cache) + base + offset;
     s.v[g] = static_cast<const Element*>(a.v_cache) + base + offset * a.head_dim;
+    if constexpr (Page::kScaleElements > 0) {
+      const int64_t scales = base + a.head_dim * a.block_size + offset * Page::kScaleElements;
+      s.k_scale[g] = reinterpret_cast<const float*>(static_cast<const Element*>(a.k_cache) + scales);
+      s.v_scale[g] = reinterpret_cast<const float*>(static_cast<const Element*>(a.v_cache) + scales);
+    }
   }
+  s.scaled = Page::kScaleElements > 0;
   return s;
 }
 

@@ -180,28 +180,41 @@ inline f32x16 hide(f32x16 scores, int group, Seen seen) {  // lanes of unseen ke
   return select(in, scores, broadcast(-__builtin_inff()));
 }
 
-// Caps and hides the scores of one row; returns the highest.
-inline float settle_scores(const AttentionArgs& a, float* scores, Seen seen) {
+// slope * (key - position), in lanes.
+inline f32x16 alibi(float slope, int64_t key, int64_t position) {
+  const i32x16 distance = add(iota_i32(), broadcast_i32(int32_t(key - position)));
+  return mul(to_f32(distance), broadcast(slope * kLog2E));
+}
+
+// Finishes the scores of one row: scales of keys, cap, ALiBi, hidden keys. Returns the highest.
+template <class Page>
+inline float settle_scores(const AttentionArgs& a, const TileRows& rows, int r, const SpanPages<Page>& pages,
+                           Seen seen, float* scores) {
+  const bool changed = pages.scaled || a.softcap > 0 || a.slopes;
   const f32x16 cap = broadcast(a.softcap);
   f32x16 highest = broadcast(-__builtin_inff());
   for (int g = seen.group_begin(); g < seen.group_end(); ++g) {
     const bool partly = g * kLanes < seen.begin || (g + 1) * kLanes > seen.end;
     f32x16 s = load(scores + g * kLanes);
+    if (pages.scaled) s = mul(s, load(pages.k_scale[g]));
     if (a.softcap > 0) s = mul(softcap(s, cap), broadcast(kLog2E));
+    if (a.slopes) s = add(s, alibi(a.slopes[rows.head[r]], pages.start + g * kLanes, rows.end[r] - 1));
     if (partly) s = hide(s, g, seen);
-    if (partly || a.softcap > 0) store(scores + g * kLanes, s);
+    if (partly || changed) store(scores + g * kLanes, s);
     highest = max(s, highest);
   }
   return reduce_max(highest);
 }
 
-// Turns settled scores into weights 2^(s - highest); returns their sum.
-inline float weigh_scores(float* scores, Seen seen, float highest) {
+// Turns settled scores into weights 2^(s - highest), times the scales of values; returns the sum of the
+// weights.
+template <class Page>
+inline float weigh_scores(const SpanPages<Page>& pages, float* scores, Seen seen, float highest) {
   const f32x16 shift = broadcast(highest);
   f32x16 sum = zero_f32();
   for (int g = seen.group_begin(); g < seen.group_end(); ++g) {
     const f32x16 weight = exp2_falling(sub(load(scores + g * kLanes), shift));
-    store(scores + g * kLanes, weight);
+    store(scores + g * kLanes, pages.scaled ? mul(weight, load(pages.v_scale[g])) : weight);
     sum = add(sum, weight);
   }
   return reduce_add(sum);
@@ -224,10 +237,10 @@ inline void weigh_span(const AttentionArgs& a, const TileRows& rows, const SpanP
     for (int r = chunk; r < end; ++r) {
       const Seen seen = seen_by(rows, r, s.start);
       clear_unseen(s, seen, scores + r * kSpanKeys);
-      max_out[r] = settle_scores(a, scores + r * kSpanKeys, seen);
+      max_out[r] = settle_scores(a, rows, r, s, seen, scores + r * kSpanKeys);
     }
     for (int r = chunk; r < end; ++r) {
-      sum_out[r] = weigh_scores(scores + r * kSpanKeys, seen_by(rows, r, s.start), max_out[r]);
+      sum_out[r] = weigh_scores(s, scores + r * kSpanKeys, seen_by(rows, r, s.start), max_out[r]);
     }
   }
 }

@@ -14,12 +14,14 @@ inline constexpr int64_t kMaxHeadDim = 512;
 // is cheaper.
 struct F32Page {
   using Element = float;
+  static constexpr int kScaleElements = 0;
   static constexpr bool kPairs = false;
   static f32x16 wide(const float* p) { return load(p); }
   static void narrow(float* p, f32x16 x) { store(p, x); }
 };
 struct Bf16Page {
   using Element = uint16_t;
+  static constexpr int kScaleElements = 0;
   static constexpr bool kPairs = true;
   static Pair16 wide_pairs(const uint16_t* p) { return load_bf16_pairs(p); }
   static f32x16 wide(const uint16_t* p) { return load_bf16(p); }
@@ -27,17 +29,60 @@ struct Bf16Page {
 };
 struct F16Page {
   using Element = uint16_t;
+  static constexpr int kScaleElements = 0;
   static constexpr bool kPairs = false;
   static f32x16 wide(const uint16_t* p) { return load_f16(p); }
   static void narrow(uint16_t* p, f32x16 x) { store_f16(p, x); }
 };
 
+struct E4m3Page {
+  using Element = uint8_t;
+  static constexpr int kScaleElements = 0;
+  static constexpr bool kPairs = false;
+  static f32x16 wide(const uint8_t* p) { return load_e4m3(p); }
+  static void narrow(uint8_t* p, f32x16 x) { store_e4m3(p, x); }
+};
+struct E5m2Page {
+  using Element = uint8_t;
+  static constexpr int kScaleElements = 0;
+  static constexpr bool kPairs = false;
+  static f32x16 wide(const uint8_t* p) { return load_e5m2(p); }
+  static void narrow(uint8_t* p, f32x16 x) { store_e5m2(p, x); }
+};
+struct I8Page {
+  using Element = int8_t;
+  static constexpr int kScaleElements = 4;
+  static constexpr bool kPairs = false;
+  static f32x16 wide(const int8_t* p) { return to_f32(load_i8(p)); }
+  static void narrow(int8_t* p, f32x16 x) { store_i8(p, to_i32(x)); }
+};
+
+inline f32x16 load_some(const float* x, int64_t i, int64_t n) {
+  return i + 16 <= n ? load(x + i) : load_tail(x + i, int(n - i));
+}
+
+// Writes up to a multiple of 16; returns the scale.
 template <class Page>
-inline void narrow_row(typename Page::Element* out, const float* x,
-                       int64_t n) {  // writes up to a multiple of 16
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) Page::narrow(out + i, load(x + i));
-  if (i < n) Page::narrow(out + i, load_tail(x + i, int(n - i)));
+inline float narrow_row(typename Page::Element* out, const float* x, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) Page::narrow(out + i, load_some(x, i, n));
+  return 1.0f;
+}
+
+// int8: x / scale with scale = max |x| / 127. A row with infinities or NaN becomes zeros with a scale of NaN.
+template <>
+inline float narrow_row<I8Page>(int8_t* out, const float* x, int64_t n) {
+  f32x16 largest = zero_f32(), poison = zero_f32();
+  for (int64_t i = 0; i < n; i += 16) {
+    const f32x16 lanes = load_some(x, i, n);
+    largest = max(abs(lanes), largest);
+    poison = fma(lanes, zero_f32(), poison);
+  }
+  const float top = reduce_max(largest), bad = reduce_add(poison);
+  const bool usable = bad == bad && top > 0.0f;
+  const f32x16 inverse = broadcast(usable ? 127.0f / top : 0.0f);
+  for (int64_t i = 0; i < n; i += 16)
+    I8Page::narrow(out + i, usable ? mul(load_some(x, i, n), inverse) : zero_f32());
+  return bad == bad ? top / 127.0f : bad;
 }
 
 template <class Page>
@@ -47,13 +92,18 @@ inline void write_token(const KvWriteArgs& a, int64_t token) {
   const int64_t block = slot / a.block_size, offset = slot % a.block_size;
   for (int64_t head = 0; head < a.kv_heads; ++head) {
     Element row[kMaxHeadDim];
-    const int64_t page = (block * a.kv_heads + head) * a.head_dim * a.block_size;
-    narrow_row<Page>(row, a.k + token * a.k_row_stride + head * a.head_dim, a.head_dim);
+    const int64_t page = (block * a.kv_heads + head) * (a.head_dim + Page::kScaleElements) * a.block_size;
+    const int64_t scales = page + a.head_dim * a.block_size + offset * Page::kScaleElements;
+    const float k_scale = narrow_row<Page>(row, a.k + token * a.k_row_stride + head * a.head_dim, a.head_dim);
     Element* keys = static_cast<Element*>(a.k_cache) + page + offset;
     for (int64_t d = 0; d < a.head_dim; ++d) keys[d * a.block_size] = row[d];
-    narrow_row<Page>(row, a.v + token * a.v_row_stride + head * a.head_dim, a.head_dim);
+    const float v_scale = narrow_row<Page>(row, a.v + token * a.v_row_stride + head * a.head_dim, a.head_dim);
     Element* values = static_cast<Element*>(a.v_cache) + page + offset * a.head_dim;
     for (int64_t d = 0; d < a.head_dim; ++d) values[d] = row[d];
+    if constexpr (Page::kScaleElements > 0) {
+      memcpy(static_cast<Element*>(a.k_cache) + scales, &k_scale, sizeof k_scale);
+      memcpy(static_cast<Element*>(a.v_cache) + scales, &v_scale, sizeof v_scale);
+    }
   }
 }
 
@@ -72,6 +122,12 @@ void write_kv(const KvWriteArgs& a, int64_t begin, int64_t end) {
       return write_tokens<Bf16Page>(a, begin, end);
     case KvType::f16:
       return write_tokens<F16Page>(a, begin, end);
+    case KvType::e4m3:
+      return write_tokens<E4m3Page>(a, begin, end);
+    case KvType::e5m2:
+      return write_tokens<E5m2Page>(a, begin, end);
+    case KvType::i8:
+      return write_tokens<I8Page>(a, begin, end);
   }
 }
 

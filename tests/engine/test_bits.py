@@ -19,6 +19,7 @@ from tests import assets
 from tests.engine.stepping import RecordingRunner, Stepper, load, threads, write_config
 
 from octavo.models.decoder import Decoder
+from octavo.types.kv import KV_DTYPES
 from octavo.types.sampling_params import SamplingParams
 
 # Two tiny models in bfloat16: one of the plain kind, one with sliding windows, sandwich norms and grouped heads.
@@ -228,7 +229,7 @@ def mixes(draw: st.DrawFn) -> dict[str, Any]:
             "enable_prefix_caching": draw(st.booleans()),
             "num_blocks": draw(st.sampled_from([40, 60, 400])),
             "max_num_seqs": draw(st.sampled_from([1, 3, 16])),
-            "kv_dtype": draw(st.sampled_from(["float32", "bfloat16", "float16"])),
+            "kv_dtype": draw(st.sampled_from(KV_DTYPES)),
         },
     }
 

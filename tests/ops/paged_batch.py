@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -63,11 +64,14 @@ class PagedBatch:
         for row, own in zip(table, order.split(pages), strict=True):
             row[: len(own)] = own
         heads, head_dim = sequences[0].k.shape[1:]
-        k_shape, v_shape = ops.kv_cache_shapes(sum(pages) + 1, heads, head_dim, block_size)
-        nan = float("nan")
-        return cls(
-            sequences, torch.full(k_shape, nan, dtype=dtype), torch.full(v_shape, nan, dtype=dtype), table
-        )
+        shapes = ops.kv_cache_shapes(sum(pages) + 1, heads, head_dim, block_size, dtype)
+        k_cache, v_cache = (torch.empty(shape, dtype=dtype) for shape in shapes)
+        for cache in (
+            k_cache,
+            v_cache,
+        ):  # all bits set: NaN in every float type and as the scale of an int8 page
+            cache.view(torch.uint8).fill_(255)
+        return cls(sequences, k_cache, v_cache, table)
 
     def slots(self, sequence: int, begin: int, end: int) -> torch.Tensor:
         """Where tokens begin..end of a sequence are written."""
@@ -77,7 +81,7 @@ class PagedBatch:
             self.block_table[sequence, positions // block_size].long() * block_size + positions % block_size
         )
 
-    def step(self, begins: Sequence[int], ends: Sequence[int], **options: float) -> list[torch.Tensor]:
+    def step(self, begins: Sequence[int], ends: Sequence[int], **options: Any) -> list[torch.Tensor]:
         """Write tokens begin..end of every sequence and attend from them, in one call: [end - begin, Hq * d] each."""
         spans = list(zip(self.sequences, begins, ends, strict=True))
         k = torch.cat([s.k[b:e] for s, b, e in spans])
@@ -89,7 +93,7 @@ class PagedBatch:
         return list(out.split(counts))
 
     def attend(
-        self, q: torch.Tensor, counts: Sequence[int], lengths: Sequence[int], **options: float
+        self, q: torch.Tensor, counts: Sequence[int], lengths: Sequence[int], **options: Any
     ) -> torch.Tensor:
         """Paged attention of `counts` rows a sequence, the caches as they are."""
         query_start = torch.tensor([0, *counts]).cumsum(0).int()
@@ -99,7 +103,7 @@ class PagedBatch:
             q, self.k_cache, self.v_cache, query_start, seq_lens, self.block_table, **options
         )
 
-    def prefill(self, chunk: int, **options: float) -> list[torch.Tensor]:
+    def prefill(self, chunk: int, **options: Any) -> list[torch.Tensor]:
         """All tokens of every sequence in chunks, all sequences in each step: [length, Hq * d] each."""
         parts: list[list[torch.Tensor]] = [[] for _ in self.sequences]
         lengths = [s.k.shape[0] for s in self.sequences]

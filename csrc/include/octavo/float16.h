@@ -55,5 +55,15 @@ namespace {
   return uint16_t(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// 8-bit floats as torch and the OCP specification have them. e5m2 is the upper half of a 16-bit float; e4m3
+// has no infinity and the one magnitude 0x7f as NaN.
+[[maybe_unused]] inline float e5m2_to_float(uint8_t x) { return f16_to_float(uint16_t(x << 8)); }
+
+[[maybe_unused]] inline float e4m3_to_float(uint8_t x) {
+  const uint32_t magnitude = x & 0x7fu;
+  const uint16_t half = uint16_t((x & 0x80u) << 8 | (magnitude == 0x7fu ? 0x7f80u : magnitude << 7));
+  return f16_to_float(half) * 256.0f;  // the exponents' biases differ by 8
+}
+
 }  // namespace
 }  // namespace octavo

@@ -78,9 +78,10 @@ struct SelectArgs {
   int64_t cols;
 };
 
-enum class KvType : int32_t { f32 = 0, bf16 = 1, f16 = 2 };
+enum class KvType : int32_t { f32 = 0, bf16 = 1, f16 = 2, e4m3 = 3, e5m2 = 4, i8 = 5 };
 
-// Pages: K [blocks, kv_heads, head_dim, block_size], V [blocks, kv_heads, block_size, head_dim].
+// Pages: K [blocks, kv_heads, head_dim, block_size], V [blocks, kv_heads, block_size, head_dim]. With i8 each
+// head's part of a page is followed by block_size floats, the scales of its tokens.
 struct KvWriteArgs {
   const float* k;  // [M, kv_heads, head_dim], heads dense
   const float* v;
@@ -111,8 +112,10 @@ struct AttentionArgs {
   int64_t block_size;
   KvType type;
   float scale;
-  float softcap;   // 0: off
-  int64_t window;  // 0: off
+  float softcap;                  // 0: off
+  int64_t window;                 // 0: off
+  const float* sinks = nullptr;   // [heads]: a score that takes part in each row's sum, but has no value
+  const float* slopes = nullptr;  // [heads]: ALiBi, slope * (key - position) is added to a score
 };
 
 // Keys are taken in spans of this many, aligned to absolute positions. A span has one maximum, one sum and

@@ -74,6 +74,25 @@ inline f32x16 exp2_falling(f32x16 x) {
   return select(less(x, lowest), zero_f32(), value);
 }
 
+// 8-bit floats with Mantissa bits and a smallest normal number of 2^Lowest: nearest even, what is beyond
+// `largest` becomes it, NaN is 0x7f.
+template <int Mantissa, int Lowest>
+inline void store_float8(uint8_t* p, f32x16 x, float largest) {
+  const i32x16 sign = bit_and(shift_right_arith<31>(bitcast_i32(x)), broadcast_i32(-128));
+  const f32x16 magnitude = min(broadcast(largest), abs(x));  // NaN stays
+  const i32x16 bits = bitcast_i32(magnitude);
+  const i32x16 odd = bit_and(shift_right<23 - Mantissa>(bits), broadcast_i32(1));
+  const i32x16 half = broadcast_i32((1 << (22 - Mantissa)) - 1);
+  const i32x16 rounded = shift_right<23 - Mantissa>(add(bits, add(odd, half)));
+  const i32x16 normal = sub(rounded, broadcast_i32((127 + Lowest - 1) << Mantissa));
+  const i32x16 tiny = to_i32(mul(magnitude, broadcast(bits_float(uint32_t(127 + Mantissa - Lowest) << 23))));
+  i32x16 code = select(less(magnitude, broadcast(bits_float(uint32_t(127 + Lowest) << 23))), tiny, normal);
+  code = select(equal(magnitude, magnitude), code, broadcast_i32(0x7f));
+  store_i8(reinterpret_cast<int8_t*>(p), bit_or(code, sign));
+}
+inline void store_e4m3(uint8_t* p, f32x16 x) { store_float8<3, -6>(p, x, 448.0f); }
+inline void store_e5m2(uint8_t* p, f32x16 x) { store_float8<2, -14>(p, x, 57344.0f); }
+
 // Two 16-bit floats that lie in one 32-bit word: 16 words give the even and the odd elements without a
 // shuffle.
 struct Pair16 {

@@ -19,9 +19,11 @@ from octavo.engine.flags import add_flags, flag, values_from
 from octavo.engine.model_facts import cache_dtype, read_model_facts, resolve_model_config, resolve_model_path
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
+from octavo.types.kv import KV_DTYPES
 
 BLOCK_SIZES = (16, 32, 64, 128)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+CACHE_DTYPES = ("auto", *KV_DTYPES, "fp8")
 # An automatic pool holds this many sequences of full length, and at least so many tokens, if memory allows.
 AUTO_SEQUENCES = 2
 AUTO_TOKENS = 16384
@@ -63,8 +65,9 @@ class EngineArgs:
 
     block_size: int = 32
     """Tokens a page of the key-value cache: 16, 32, 64 or 128."""
-    kv_cache_dtype: str = flag("auto", choices=DTYPES)
-    """Type of keys and values in the cache. auto: the checkpoint's type, float16 for quantised weights."""
+    kv_cache_dtype: str = flag("auto", choices=CACHE_DTYPES)
+    """Type of keys and values in the cache. auto: the checkpoint's type, float16 for quantised weights. fp8 is
+    fp8_e4m3; int8 has a scale for each token and head and loses least of the 8-bit types."""
     kv_cache_memory_bytes: int | None = flag(None, parse=parse_human_int)
     """Memory for the key-value cache (2G, 512Mi). Default: from the memory that is free."""
     memory_utilization: float | None = flag(
@@ -137,6 +140,11 @@ class EngineArgs:
             raise ConfigError(
                 f"--block-size must be one of {sizes}, got {self.block_size}.", param="block_size"
             )
+        if self.kv_cache_dtype not in CACHE_DTYPES:
+            types = ", ".join(CACHE_DTYPES)
+            raise ConfigError(
+                f"--kv-cache-dtype must be one of {types}, got {self.kv_cache_dtype}.", param="kv_cache_dtype"
+            )
         share = self.memory_utilization
         if share is not None and not 0.0 < share <= 1.0:
             raise ConfigError(
@@ -153,13 +161,18 @@ class EngineArgs:
         sized = self.memory_utilization is not None
         return CacheConfig(
             block_size=self.block_size,
-            dtype=cache_dtype(path, dtype) if self.kv_cache_dtype == "auto" else self.kv_cache_dtype,
+            dtype=self._cache_dtype(path, dtype),
             num_blocks=self.num_blocks_override,
             memory_bytes=self.kv_cache_memory_bytes,
             memory_utilization=0.9 if self.memory_utilization is None else self.memory_utilization,
             target_tokens=None if sized else max(AUTO_SEQUENCES * max_model_len, AUTO_TOKENS),
             enable_prefix_caching=self.enable_prefix_caching,
         )
+
+    def _cache_dtype(self, path: str, dtype: str) -> str:
+        if self.kv_cache_dtype == "auto":
+            return cache_dtype(path, dtype)
+        return "fp8_e4m3" if self.kv_cache_dtype == "fp8" else self.kv_cache_dtype
 
     def _scheduler_config(self, max_model_len: int) -> SchedulerConfig:
         if not self.enable_chunked_prefill and self.max_num_batched_tokens < max_model_len:

@@ -9,24 +9,42 @@ import torch
 from octavo.ops import reference
 from octavo.ops.dispatch import native_for, new_output
 from octavo.ops.operands import address, dense_heads, require
+from octavo.ops.reference.attention import SCALE_BYTES
 
 BLOCK_SIZES = (16, 32, 64, 128)
 MAX_HEAD_DIM = 512
-_CACHE_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+_CACHE_TYPES = {
+    torch.float32: 0,
+    torch.bfloat16: 1,
+    torch.float16: 2,
+    torch.float8_e4m3fn: 3,
+    torch.float8_e5m2: 4,
+    torch.int8: 5,
+}
 
 Shape4 = tuple[int, int, int, int]
 
 
 def kv_cache_shapes(
-    num_blocks: int, num_kv_heads: int, head_dim: int, block_size: int
+    num_blocks: int,
+    num_kv_heads: int,
+    head_dim: int,
+    block_size: int,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Shape4, Shape4]:
-    """Shapes of the key and the value cache: keys keep tokens in the last dimension, values keep head_dim there."""
+    """Shapes of the key and the value cache: keys keep tokens in the last dimension, values keep head_dim there.
+
+    An int8 cache keeps a float32 scale for each token and head: a head's part of a page is its head_dim * block_size
+    bytes, then block_size scales. Its shapes count those bytes as four more of head_dim.
+    """
     require(block_size in BLOCK_SIZES, "block_size is {}, must be one of {}", block_size, BLOCK_SIZES)
     require(0 < head_dim <= MAX_HEAD_DIM, "head_dim is {}, must be at most {}", head_dim, MAX_HEAD_DIM)
-    return (
-        (num_blocks, num_kv_heads, head_dim, block_size),
-        (num_blocks, num_kv_heads, block_size, head_dim),
-    )
+    dim = head_dim + (SCALE_BYTES if dtype is torch.int8 else 0)
+    return (num_blocks, num_kv_heads, dim, block_size), (num_blocks, num_kv_heads, block_size, dim)
+
+
+def _cache_head_dim(v_cache: torch.Tensor) -> int:
+    return v_cache.shape[3] - (SCALE_BYTES if v_cache.dtype is torch.int8 else 0)
 
 
 def _cache_code(k_cache: torch.Tensor, v_cache: torch.Tensor) -> int:
@@ -38,7 +56,7 @@ def _cache_code(k_cache: torch.Tensor, v_cache: torch.Tensor) -> int:
     if code is None or not fits or not dense or block_size not in BLOCK_SIZES or head_dim > MAX_HEAD_DIM:
         raise ValueError(
             "k_cache and v_cache must be contiguous CPU tensors of the shapes of kv_cache_shapes and one dtype of "
-            f"float32, bfloat16, float16; got {k_cache.dtype} {tuple(k_cache.shape)} and "
+            f"float32, bfloat16, float16, float8_e4m3fn, float8_e5m2, int8; got {k_cache.dtype} {tuple(k_cache.shape)} and "
             f"{v_cache.dtype} {tuple(v_cache.shape)}"
         )
     return code
@@ -84,10 +102,12 @@ def write_kv(
 ) -> None:
     """Store the keys and values of M tokens in their pages, rounded to the cache's type (nearest even).
 
+    8-bit floats hold what is beyond their largest number as that number; int8 divides by the largest magnitude of the
+    token's head over 127.
+
     Args:
         k, v: [M, num_kv_heads, head_dim]; rows may be strided.
-        k_cache: [num_blocks, num_kv_heads, head_dim, block_size].
-        v_cache: [num_blocks, num_kv_heads, block_size, head_dim].
+        k_cache, v_cache: Of the shapes of `kv_cache_shapes`.
         slot_mapping: [M] int64: block * block_size + offset; -1 skips the token.
 
     Raises:
@@ -97,7 +117,8 @@ def write_kv(
     if native is None:
         return reference.write_kv(k, v, k_cache, v_cache, slot_mapping)
     k, v = dense_heads("k", k), dense_heads("v", v)
-    blocks, heads, block_size, head_dim = v_cache.shape
+    blocks, heads, block_size, _ = v_cache.shape
+    head_dim = _cache_head_dim(v_cache)
     tokens = k.shape[0]
     require(k.shape == (tokens, heads, head_dim), "k has shape {}, the cache {}", k.shape, (heads, head_dim))
     require(v.shape == k.shape and v.dtype is torch.float32, "v must have k's shape and be float32")
@@ -131,6 +152,8 @@ def paged_attention(
     scale: float,
     window: int = 0,
     softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Causal attention of every sequence of a step over its pages; prefill and decode alike.
 
@@ -145,6 +168,8 @@ def paged_attention(
         scale: Factor on the scores.
         window: Key j is visible to position i iff 0 <= i - j < window; 0: no limit.
         softcap: Scores become `softcap * tanh(score / softcap)`; 0: off.
+        sinks: [num_heads] a score more in each row's softmax that has no value: the weights then sum to less than 1.
+        alibi_slopes: [num_heads] `slope * (key - position)` is added to the scores, after the cap.
 
     Returns:
         [M, num_heads * head_dim].
@@ -164,10 +189,13 @@ def paged_attention(
             scale=scale,
             window=window,
             softcap=softcap,
+            sinks=sinks,
+            alibi_slopes=alibi_slopes,
         )
     q = dense_heads("q", q)
     rows, heads, head_dim = q.shape
-    blocks, kv_heads, block_size, cache_dim = v_cache.shape
+    blocks, kv_heads, block_size, _ = v_cache.shape
+    cache_dim = _cache_head_dim(v_cache)
     require(cache_dim == head_dim, "q has head_dim {}, the cache {}", head_dim, cache_dim)
     require(heads % kv_heads == 0, "{} query heads must be a multiple of {} key heads", heads, kv_heads)
     code = _cache_code(k_cache, v_cache)
@@ -192,5 +220,7 @@ def paged_attention(
         scale,
         softcap,
         window,
+        0 if sinks is None else address("sinks", sinks, torch.float32, (heads,)),
+        0 if alibi_slopes is None else address("alibi_slopes", alibi_slopes, torch.float32, (heads,)),
     )
     return out

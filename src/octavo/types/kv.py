@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+KV_DTYPES = ("float32", "bfloat16", "float16", "fp8_e4m3", "fp8_e5m2", "int8")
+"""Types of keys and values in pages."""
+
+_ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_INT8_SCALE_BYTES = 4
+
 
 class KVLayer(msgspec.Struct, frozen=True, array_like=True):
     """What one attention layer keeps for each token."""
@@ -30,7 +36,7 @@ class KVLayout(msgspec.Struct, frozen=True, array_like=True):
     num_kv_heads: int
     head_dim: int
     dtype: str
-    """`float32`, `bfloat16` or `float16`."""
+    """One of `KV_DTYPES`."""
     groups: tuple[KVGroup, ...]
 
     @property
@@ -41,8 +47,10 @@ class KVLayout(msgspec.Struct, frozen=True, array_like=True):
     @property
     def page_bytes(self) -> int:
         """Bytes of keys and values of one page in one tensor."""
-        itemsize = 4 if self.dtype == "float32" else 2
-        return 2 * self.block_size * self.num_kv_heads * self.head_dim * itemsize
+        head_bytes = self.head_dim * _ELEMENT_BYTES.get(self.dtype, 1)
+        if self.dtype == "int8":
+            head_bytes += _INT8_SCALE_BYTES
+        return 2 * self.block_size * self.num_kv_heads * head_bytes
 
     @property
     def block_bytes(self) -> int:

@@ -13,7 +13,14 @@ from octavo.attention.metadata import KVBinding
 from octavo.lib.errors import ConfigError
 from octavo.types.kv import KVLayout
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp8_e5m2": torch.float8_e5m2,
+    "int8": torch.int8,
+}
 
 
 class KVTensors:
@@ -30,8 +37,10 @@ class KVTensors:
     """
 
     def __init__(self, layout: KVLayout, num_blocks: int) -> None:
-        shapes = ops.kv_cache_shapes(num_blocks + 1, layout.num_kv_heads, layout.head_dim, layout.block_size)
         dtype = DTYPES[layout.dtype]
+        shapes = ops.kv_cache_shapes(
+            num_blocks + 1, layout.num_kv_heads, layout.head_dim, layout.block_size, dtype
+        )
         self.layout = layout
         self.num_blocks = num_blocks
         self.pairs = [
@@ -66,7 +75,7 @@ def _lazy_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         ) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         _advise_huge_pages(memory)
-    return torch.frombuffer(memory, dtype=dtype).view(*shape)
+    return torch.frombuffer(memory, dtype=torch.uint8).view(dtype).view(*shape)
 
 
 def _advise_huge_pages(memory: mmap.mmap) -> None:

@@ -107,6 +107,17 @@ def test_auto_follows_the_checkpoint(model: Path) -> None:
     assert config.cache.target_tokens == 16384
 
 
+@pytest.mark.parametrize(
+    ("asked", "means"),
+    [("fp8", "fp8_e4m3"), ("fp8_e5m2", "fp8_e5m2"), ("int8", "int8"), ("float32", "float32")],
+)
+def test_types_of_the_cache(model: Path, asked: str, means: str) -> None:
+    config = EngineArgs(model=str(model), kv_cache_dtype=asked).create_engine_config()
+    assert config.cache.dtype == means
+    with pytest.raises(ConfigError, match="--kv-cache-dtype must be one of auto, float32"):
+        EngineArgs(model=str(model), kv_cache_dtype="int4").create_engine_config()
+
+
 def test_float32_stays_float32(tmp_path: Path) -> None:
     config = EngineArgs(model=str(write(tmp_path / "m", torch_dtype="float32"))).create_engine_config()
     assert config.cache.dtype == "float32"

@@ -26,7 +26,7 @@ from octavo.executor import UniprocExecutor
 from octavo.lib.errors import CheckpointError, ConfigError, OctavoError
 from octavo.platforms import process_rss
 from octavo.scheduling.kv.groups import plan_groups
-from octavo.types.kv import KVGroup, KVLayout
+from octavo.types.kv import KV_DTYPES, KVGroup, KVLayout
 from octavo.types.sampling_params import SamplingParams
 from octavo.types.step import NewRequest, StepPlan
 from octavo.worker.kv_tensors import KVTensors
@@ -154,6 +154,13 @@ def test_each_layer_gets_its_group_and_its_own_tensor() -> None:
     shapes = ops.kv_cache_shapes(6, 1, 8, 16)
     assert (tuple(bindings[0].k_cache.shape), tuple(bindings[0].v_cache.shape)) == tuple(map(tuple, shapes))
     assert bindings[0].k_cache.dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_pages_are_as_large_as_the_layout_says(dtype: str) -> None:
+    layout = KVLayout(16, 2, 8, dtype, (KVGroup((0, 1)),))
+    tensors = KVTensors(layout, 5)
+    assert sum(cache.nbytes for pair in tensors.pairs for cache in pair) == tensors.nbytes
 
 
 def test_too_much_memory_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

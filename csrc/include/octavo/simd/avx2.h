@@ -71,6 +71,22 @@ inline f32x16 load_f16(const uint16_t* p) {
   const __m128i* q = reinterpret_cast<const __m128i*>(p);
   return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
 }
+inline f32x16 widen_halves(__m256i h) {
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+}
+inline __m128i load_m128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+inline f32x16 load_e4m3(const uint8_t* p) {  // by way of a 16-bit float of a 256th
+  const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load_m128(p)), 7);
+  const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(int16_t(0xbf80)));
+  const __m256i magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x3f80));
+  const __m256i is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
+  const f32x16 x = widen_halves(_mm256_or_si256(half, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7f80))));
+  const __m256 unit = _mm256_set1_ps(256.0f);
+  return {_mm256_mul_ps(x.lo, unit), _mm256_mul_ps(x.hi, unit)};
+}
+inline f32x16 load_e5m2(const uint8_t* p) {
+  return widen_halves(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load_m128(p)), 8));
+}
 inline __m256i narrow_bf16(__m256 x) {  // 32-bit lanes holding the 16-bit result
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

@@ -41,6 +41,18 @@ inline f32x16 load_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_m256(p)), 16))};
 }
 inline f32x16 load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(load_m256(p))}; }
+inline __m128i load_m128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+inline f32x16 load_e4m3(const uint8_t* p) {  // by way of a 16-bit float of a 256th
+  const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load_m128(p)), 7);
+  const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(int16_t(0xbf80)));
+  const __m256i magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x3f80));
+  const __m256i is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
+  const __m256i bits = _mm256_or_si256(half, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7f80)));
+  return {_mm512_mul_ps(_mm512_cvtph_ps(bits), _mm512_set1_ps(256.0f))};
+}
+inline f32x16 load_e5m2(const uint8_t* p) {
+  return {_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load_m128(p)), 8))};
+}
 inline void store_bf16(uint16_t* p, f32x16 a) {
   const __m512i bits = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

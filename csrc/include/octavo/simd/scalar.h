@@ -63,6 +63,16 @@ inline f32x16 load_f16(const uint16_t* p) {
   OCTAVO_LANES r.v[i] = f16_to_float(p[i]);
   return r;
 }
+inline f32x16 load_e4m3(const uint8_t* p) {
+  f32x16 r;
+  OCTAVO_LANES r.v[i] = e4m3_to_float(p[i]);
+  return r;
+}
+inline f32x16 load_e5m2(const uint8_t* p) {
+  f32x16 r;
+  OCTAVO_LANES r.v[i] = e5m2_to_float(p[i]);
+  return r;
+}
 inline void store_bf16(uint16_t* p, f32x16 a) { OCTAVO_LANES p[i] = float_to_bf16(a.v[i]); }
 inline void store_f16(uint16_t* p, f32x16 a) { OCTAVO_LANES p[i] = float_to_f16(a.v[i]); }
 // int8 / uint8 -> int32 lanes, 16 bytes read.
