@@ -136,13 +136,15 @@ def sample(seconds: float) -> None:
     for vocab in (49152, 151936, 262144):
         for rows in (1, 32):
             logits = torch.randn(rows, vocab) * 2.5
+            peaked = -1.5 * torch.rand(rows, vocab).argsort(1).add(1).float().log()  # Zipf's law
             warm, off = torch.ones(rows), torch.zeros(rows)
             top_k, top_p = torch.full((rows,), 50, dtype=torch.int32), torch.full((rows,), 0.9)
             uniform = torch.rand(rows, dtype=torch.float64)
             kinds: dict[str, Callable[[], object]] = {
                 "argmax": partial(ops.argmax, logits),
                 "top_k 50 top_p 0.9": partial(ops.sample, logits, warm, top_k, top_p, off, uniform),
-                "top_p 0.9": partial(ops.sample, logits, warm, off.int(), top_p, off, uniform),
+                "top_p 0.9, peaked": partial(ops.sample, peaked, warm, off.int(), top_p, off, uniform),
+                "top_p 0.9, flat": partial(ops.sample, logits, warm, off.int(), top_p, off, uniform),
             }
             for name, call in kinds.items():
                 us = median_us([call], seconds)
