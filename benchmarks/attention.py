@@ -51,7 +51,8 @@ def median_us(calls: list[Callable[[], object]], seconds: float) -> float:
     """Median microseconds of a call; the calls take turns."""
     for call in calls:
         call()
-    times, until = [], time.perf_counter() + seconds
+    times: list[float] = []
+    until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(times) < 5:
         for call in calls:
             start = time.perf_counter()

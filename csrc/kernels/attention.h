@@ -32,9 +32,9 @@ template <class Page>
 inline void attend_span(const AttentionArgs& a, const TileRows& rows, const SpanPages<Page>& pages,
                         const SpanPages<Page>& next, const AttentionScratch& scratch, Partial out) {
   if (rows.count <= kFewRows) {
-    Ahead values = ahead_of(a, pages, pages.v), keys = ahead_of(a, next, next.k);
-    score_few<Page>(a, rows.count, scratch.q, pages, scratch.scores, values);
-    weigh_span<Page>(a, rows, pages, scratch.scores, out.max, out.sum);
+    const Ahead<Page> keys = keys_ahead(a, pages, next);
+    score_few<Page>(a, rows.count, scratch.q, pages, scratch.scores, values_ahead(pages));
+    weigh_span<Page>(a, rows, pages, scratch.scores, out.max, out.sum, keys);
     value_few<Page>(a, rows.count, pages, scratch.scores, out.values, keys);
     return;
   }
@@ -46,7 +46,7 @@ inline void attend_span(const AttentionArgs& a, const TileRows& rows, const Span
   wide.group_end = pages.group_end;
   widen_keys<Page>(a, pages, scratch.keys, wide);
   score_many(a, rows.count, scratch.q, wide, scratch.scores);
-  weigh_span<Page>(a, rows, pages, scratch.scores, out.max, out.sum);
+  weigh_span<Page>(a, rows, pages, scratch.scores, out.max, out.sum, NothingAhead());
   widen_values<Page>(a, pages, scratch.values, wide);
   value_many(a, rows.count, wide, scratch.scores, out.values);
 }

@@ -61,49 +61,39 @@ inline SpanPages<Page> span_pages(const AttentionArgs& a, const AttentionTile& t
 
 // ---- fetching ahead
 
-// Lines to be read soon, handed out a few at a time while others are computed on. One head's part of a page
-// is contiguous; the processor's own prefetching ends with it.
-struct Ahead {
-  const char* from[kSpanGroups];
-  int count = 0;
-  int next = 0;
-  int64_t bytes = 0;  // of each
-  const char* line = nullptr;
-  const char* end = nullptr;
-
-  void fetch(int lines) {
-    for (; lines > 0; --lines, line += 64) {
-      if (line >= end) {
-        if (next >= count) return;
-        line = from[next++];
-        end = line + bytes;
-      }
-      __builtin_prefetch(line, 0, 2);
-    }
-  }
-};
-
-struct NothingAhead {
-  void fetch(int) {}
-};
-
-// The keys (or the values) of a span, page by page.
+// Where to read ahead while a group of 16 keys is worked on: 16 * head_dim elements each. One head's part of
+// a page is contiguous; the processor's own prefetching ends with it.
 template <class Page>
-inline Ahead ahead_of(const AttentionArgs& a, const SpanPages<Page>& s,
-                      const typename Page::Element* const* groups) {
-  Ahead ahead;
-  const int step = int(smaller(a.block_size / kLanes, kSpanGroups));
-  const bool keys = groups == s.k;
-  ahead.bytes = int64_t(sizeof(typename Page::Element)) * a.head_dim * (keys ? a.block_size : step * kLanes);
-  for (int g = s.group_begin; g < s.group_end; g = (g / step + 1) * step)
-    ahead.from[ahead.count++] = reinterpret_cast<const char*>(groups[g]);
+struct Ahead {
+  const typename Page::Element* from[kSpanGroups];
+};
+struct NothingAhead {};
+
+// The values of the same keys, in which groups lie one after the other as they are.
+template <class Page>
+inline Ahead<Page> values_ahead(const SpanPages<Page>& s) {
+  Ahead<Page> ahead;
+  for (int g = s.group_begin; g < s.group_end; ++g) ahead.from[g] = s.v[g];
   return ahead;
 }
 
-// Lines that reading `elements` of a page takes, rounded up.
+// The keys of the next span; groups of a page are interleaved there, so each takes its share of the page.
 template <class Page>
-inline int lines_of(int64_t elements) {
-  return int((elements * int64_t(sizeof(typename Page::Element)) + 63) / 64);
+inline Ahead<Page> keys_ahead(const AttentionArgs& a, const SpanPages<Page>& s, const SpanPages<Page>& next) {
+  Ahead<Page> ahead;
+  const int groups = int(smaller(a.block_size / kLanes, kSpanGroups));
+  for (int g = s.group_begin; g < s.group_end; ++g) {
+    const int first = g / groups * groups;
+    const bool there = first >= next.group_begin && first < next.group_end;
+    ahead.from[g] = there ? next.k[first] + (g - first) * kLanes * a.head_dim : s.v[g];
+  }
+  return ahead;
+}
+
+template <class Page, int C, int kStep>
+inline void fetch(const typename Page::Element* const* from, int64_t element) {
+#pragma GCC unroll 8
+  for (int c = 0; c < C; c += kStep) __builtin_prefetch(from[c] + element * kStep, 0, 2);
 }
 
 // ---- the float32 copy

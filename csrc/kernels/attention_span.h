@@ -108,23 +108,32 @@ inline void clear_sums(f32x16 (&sum)[R][C]) {
 
 // ---- scores
 
+template <class Next>
+inline constexpr bool kAhead = true;
+template <>
+inline constexpr bool kAhead<NothingAhead> = false;
+
 // Scores are kept times log2(e): weights are powers of two. With a cap that factor comes after it.
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline float score_scale(const AttentionArgs& a) { return a.softcap > 0 ? a.scale : a.scale * kLog2E; }
 
 // R rows, packed as [head_dim, R], against C groups of keys; kPaired: groups of pairs that share a page.
 template <class Page, int R, int C, bool kPaired = false, class Next>
-inline void score_block(const AttentionArgs& a, const float* q, const SpanPages<Page>& s, int g,
-                        float* scores, Next& ahead) {
-  const typename Page::Element* k[C];
+[[gnu::noinline]] void score_block(const AttentionArgs& a, const float* q, const SpanPages<Page>& s, int g,
+                                   float* scores, const Next& ahead) {
+  constexpr int kStep = kPaired ? 2 : 1;
+  const typename Page::Element *k[C], *next[C] = {};
   for (int c = 0; c < C; ++c) k[c] = s.k[g + c];
+  if constexpr (kAhead<Next>) {
+    for (int c = 0; c < C; ++c) next[c] = ahead.from[g + c];
+  }
+  const int64_t stride = s.k_stride;
   f32x16 sum[R][C];
   clear_sums(sum);
-  const int lines = lines_of<Page>(C * kLanes);
   for (int64_t d = 0; d < a.head_dim; ++d) {
-    ahead.fetch(lines);
+    if constexpr (kAhead<Next>) fetch<Page, C, kStep>(next, d * kLanes);
     add_products<Page, kPaired>(
-        sum, [&](int r) { return q[d * R + r]; }, [&](int c) { return k[c] + d * s.k_stride; });
+        sum, [&](int r) { return q[d * R + r]; }, [&](int c) { return k[c] + d * stride; });
   }
   if constexpr (kPaired) unpair(sum);
   const f32x16 scale = broadcast(score_scale(a));
@@ -148,7 +157,7 @@ inline void for_groups(int begin, int end, Visit visit) {
 
 template <class Page>
 inline void score_few(const AttentionArgs& a, int count, const float* q, const SpanPages<Page>& s,
-                      float* scores, Ahead& ahead) {
+                      float* scores, const Ahead<Page>& ahead) {
   for_row_chunks(count, [&]<int R>(RowCount<R>, int) {
     if constexpr (R <= kFewRows) {
       for_groups<kBeside<R>>(s.group_begin, s.group_end, [&]<int C>(GroupCount<C>, int g) {
@@ -164,7 +173,7 @@ inline void score_few(const AttentionArgs& a, int count, const float* q, const S
 // All rows meet a few groups of keys before the next ones: those stay in the first cache.
 inline void score_many(const AttentionArgs& a, int count, const float* q, const SpanPages<F32Page>& s,
                        float* scores) {
-  NothingAhead none;
+  const NothingAhead none;
   for_groups<kBeside<kRowChunk>>(s.group_begin, s.group_end, [&]<int C>(GroupCount<C>, int g) {
     for_row_chunks(count, [&]<int R>(RowCount<R>, int row) {
       score_block<F32Page, R, C>(a, q + row * a.head_dim, s, g, scores + row * kSpanKeys, none);
@@ -207,12 +216,18 @@ inline float settle_scores(const AttentionArgs& a, const TileRows& rows, int r, 
 }
 
 // Turns settled scores into weights 2^(s - highest), times the scales of values; returns the sum of the
-// weights.
-template <class Page>
-inline float weigh_scores(const SpanPages<Page>& pages, float* scores, Seen seen, float highest) {
+// weights. Row r fetches what the r-th key of each group has to fetch: memory is not to wait for these sums.
+template <class Page, class Next>
+inline float weigh_scores(const AttentionArgs& a, const SpanPages<Page>& pages, int r, float* scores,
+                          Seen seen, float highest, const Next& ahead) {
   const f32x16 shift = broadcast(highest);
   f32x16 sum = zero_f32();
   for (int g = seen.group_begin(); g < seen.group_end(); ++g) {
+    if constexpr (kAhead<Next>) {
+      const char* next = reinterpret_cast<const char*>(ahead.from[g] + r * pages.v_stride);
+      for (int64_t i = 0; i < a.head_dim * int64_t(sizeof(typename Page::Element)); i += 64)
+        __builtin_prefetch(next + i, 0, 2);
+    }
     const f32x16 weight = exp2_falling(sub(load(scores + g * kLanes), shift));
     store(scores + g * kLanes, pages.scaled ? mul(weight, load(pages.v_scale[g])) : weight);
     sum = add(sum, weight);
@@ -229,9 +244,9 @@ inline void clear_unseen(const SpanPages<Page>& s, Seen seen, float* scores) {
 }
 
 // A few rows at a time, maxima first: the rows' chains overlap and their scores stay near.
-template <class Page>
+template <class Page, class Next>
 inline void weigh_span(const AttentionArgs& a, const TileRows& rows, const SpanPages<Page>& s, float* scores,
-                       float* max_out, float* sum_out) {
+                       float* max_out, float* sum_out, const Next& ahead) {
   for (int chunk = 0; chunk < rows.count; chunk += kFewRows) {
     const int end = int(smaller(chunk + kFewRows, rows.count));
     for (int r = chunk; r < end; ++r) {
@@ -240,7 +255,8 @@ inline void weigh_span(const AttentionArgs& a, const TileRows& rows, const SpanP
       max_out[r] = settle_scores(a, rows, r, s, seen, scores + r * kSpanKeys);
     }
     for (int r = chunk; r < end; ++r) {
-      sum_out[r] = weigh_scores(s, scores + r * kSpanKeys, seen_by(rows, r, s.start), max_out[r]);
+      sum_out[r] =
+          weigh_scores(a, s, r, scores + r * kSpanKeys, seen_by(rows, r, s.start), max_out[r], ahead);
     }
   }
 }
@@ -248,20 +264,28 @@ inline void weigh_span(const AttentionArgs& a, const TileRows& rows, const SpanP
 // ---- values
 
 // out[r][column ..] = sum over the span's keys of weight[r][key] * v[key][column ..], C vectors of columns at
-// a time. Fetches `lines` ahead for every key.
+// a time.
 template <class Page, int R, int C, bool kWhole = true, class Next>
-inline void value_block(const AttentionArgs& a, const SpanPages<Page>& s, const float* weights,
-                        int64_t column, float* out, Next& ahead, int lines) {
+[[gnu::noinline]] void value_block(const AttentionArgs& a, const SpanPages<Page>& s, const float* weights,
+                                   int64_t column, float* out, const Next& ahead) {
   constexpr bool kPaired = Page::kPairs && C > 1;
+  constexpr int kStep = kPaired ? 2 : 1;
   const int lanes = int(smaller(kLanes, a.head_dim - column));
+  const int64_t stride = s.v_stride;
   f32x16 sum[R][C];
   clear_sums(sum);
   for (int g = s.group_begin; g < s.group_end; ++g) {
     const int first = g * kLanes < s.begin ? s.begin : g * kLanes;
     const int end = (g + 1) * kLanes > s.end ? s.end : (g + 1) * kLanes;
-    const typename Page::Element* v = s.v[g] + (first - g * kLanes) * s.v_stride + column;
-    for (int key = first; key < end; ++key, v += s.v_stride) {
-      ahead.fetch(lines);
+    const typename Page::Element* v = s.v[g] + (first - g * kLanes) * stride + column;
+    const typename Page::Element* next = nullptr;
+    if constexpr (kAhead<Next>) next = ahead.from[g] + (first - g * kLanes) * stride + column;
+    for (int key = first; key < end; ++key, v += stride) {
+      if constexpr (kAhead<Next>) {
+#pragma GCC unroll 8
+        for (int c = 0; c < C; c += kStep) __builtin_prefetch(next + c * kLanes, 0, 2);
+        next += stride;
+      }
       if constexpr (kWhole) {
         add_products<Page, kPaired>(
             sum, [&](int r) { return weights[r * kSpanKeys + key]; }, [&](int c) { return v + c * kLanes; });
@@ -281,35 +305,32 @@ inline void value_block(const AttentionArgs& a, const SpanPages<Page>& s, const 
 
 template <class Page>
 inline void value_few(const AttentionArgs& a, int count, const SpanPages<Page>& s, const float* weights,
-                      float* out, Ahead& ahead) {
+                      float* out, const Ahead<Page>& ahead) {
   for_row_chunks(count, [&]<int R>(RowCount<R>, int) {
     if constexpr (R <= kFewRows) {
       const int whole = int(a.head_dim / kLanes);
-      int lines = lines_of<Page>(a.head_dim);
       for_groups<kBeside<R>>(0, whole, [&]<int C>(GroupCount<C>, int c) {
-        value_block<Page, R, C>(a, s, weights, c * kLanes, out, ahead, lines);
-        lines = 0;
+        value_block<Page, R, C>(a, s, weights, c * kLanes, out, ahead);
       });
       if (whole * kLanes < a.head_dim)
-        value_block<Page, R, 1, false>(a, s, weights, whole * kLanes, out, ahead, lines);
+        value_block<Page, R, 1, false>(a, s, weights, whole * kLanes, out, ahead);
     }
   });
 }
 
 inline void value_many(const AttentionArgs& a, int count, const SpanPages<F32Page>& s, const float* weights,
                        float* out) {
-  NothingAhead none;
+  const NothingAhead none;
   const int whole = int(a.head_dim / kLanes);
   for_groups<kBeside<kRowChunk>>(0, whole, [&]<int C>(GroupCount<C>, int c) {
     for_row_chunks(count, [&]<int R>(RowCount<R>, int row) {
-      value_block<F32Page, R, C>(a, s, weights + row * kSpanKeys, c * kLanes, out + row * a.head_dim, none,
-                                 0);
+      value_block<F32Page, R, C>(a, s, weights + row * kSpanKeys, c * kLanes, out + row * a.head_dim, none);
     });
   });
   if (whole * kLanes == a.head_dim) return;
   for_row_chunks(count, [&]<int R>(RowCount<R>, int row) {
     value_block<F32Page, R, 1, false>(a, s, weights + row * kSpanKeys, whole * kLanes, out + row * a.head_dim,
-                                      none, 0);
+                                      none);
   });
 }
 
