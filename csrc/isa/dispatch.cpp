@@ -6,6 +6,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace octavo {
 namespace {
@@ -14,12 +18,26 @@ namespace {
 struct CpuFeatures {
   bool avx2 = false;        // AVX2, FMA, F16C and ymm state
   bool avx512vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI and zmm state
+  bool amx = false;         // AMX-INT8, tile state, and the kernel's leave to use it
 };
 
 uint64_t extended_state() {
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return uint64_t(high) << 32 | low;
+}
+
+constexpr uint32_t kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+constexpr uint64_t kTileState = 0x60000;
+
+// Linux gives a process the large tile state only when asked (ARCH_REQ_XCOMP_PERM).
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 CpuFeatures detect() {
@@ -34,6 +52,8 @@ CpuFeatures detect() {
   const bool zmm_saved = (state & 0xe6) == 0xe6;
   const bool avx512 = (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
   cpu.avx512vnni = cpu.avx2 && zmm_saved && avx512 && (c & bit_AVX512VNNI);
+  cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxInt8) && (state & kTileState) == kTileState &&
+            may_use_tiles();
   return cpu;
 }
 #endif
@@ -64,6 +84,8 @@ struct Dispatch {
     const CpuFeatures cpu = detect();
     if (cpu.avx2) offer({"avx2", register_linear_avx2, register_layers_avx2});
     if (cpu.avx512vnni) offer({"avx512vnni", register_linear_avx512vnni, register_layers_avx512vnni});
+    // Tiles only multiply: the other kernels are those of AVX-512.
+    if (cpu.amx) offer({"amx", register_linear_amx, register_layers_avx512vnni});
 #endif
     choose(count - 1);
   }

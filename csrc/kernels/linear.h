@@ -8,26 +8,48 @@
 #include "kernels/linear_block.h"
 #include "kernels/linear_float.h"
 #include "kernels/linear_super.h"
+#if defined(OCTAVO_TILES)
+#include "kernels/linear_tiles.h"
+#endif
 
 namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
 
+#if defined(OCTAVO_TILES)
+template <class Layout>
+using BestBlockKernel = TiledBlockKernel<Layout>;
+template <class Layout>
+using BestSuperKernel = TiledSuperKernel<Layout>;
+constexpr auto kQuantiseBlock32 = quantise_tiled_block32;
+constexpr auto kQuantiseBlock256 = quantise_tiled_block256;
+constexpr int64_t kTiledFrom = kMinTileRows;
+#else
+template <class Layout>
+using BestBlockKernel = BlockKernel<Layout>;
+template <class Layout>
+using BestSuperKernel = SuperKernel<Layout>;
+constexpr auto kQuantiseBlock32 = quantise_rows_block32;
+constexpr auto kQuantiseBlock256 = quantise_rows_block256;
+constexpr int64_t kTiledFrom = INT64_MAX;
+#endif
+
 inline void fill_linear(LinearKernels& table) {
   table.quantise[kRowsFloat] = nullptr;
-  table.quantise[kRowsBlock32] = quantise_rows_block32;
-  table.quantise[kRowsBlock256] = quantise_rows_block256;
+  table.quantise[kRowsBlock32] = kQuantiseBlock32;
+  table.quantise[kRowsBlock256] = kQuantiseBlock256;
+  table.tiled_from = kTiledFrom;
   table.linear[kF32] = FloatKernel<PackedF32>::run;
   table.linear[kBF16] = FloatKernel<PackedBF16>::run;
   table.linear[kF16] = FloatKernel<PackedF16>::run;
-  table.linear[kQ4_0] = BlockKernel<LayoutQ4_0>::run;
-  table.linear[kQ4_1] = BlockKernel<LayoutQ4_1>::run;
-  table.linear[kQ5_0] = BlockKernel<LayoutQ5_0>::run;
-  table.linear[kQ5_1] = BlockKernel<LayoutQ5_1>::run;
-  table.linear[kQ8_0] = BlockKernel<LayoutQ8_0>::run;
-  table.linear[kQ4_K] = SuperKernel<LayoutQ4_K>::run;
-  table.linear[kQ5_K] = SuperKernel<LayoutQ5_K>::run;
-  table.linear[kQ6_K] = SuperKernel<LayoutQ6_K>::run;
+  table.linear[kQ4_0] = BestBlockKernel<LayoutQ4_0>::run;
+  table.linear[kQ4_1] = BestBlockKernel<LayoutQ4_1>::run;
+  table.linear[kQ5_0] = BestBlockKernel<LayoutQ5_0>::run;
+  table.linear[kQ5_1] = BestBlockKernel<LayoutQ5_1>::run;
+  table.linear[kQ8_0] = BestBlockKernel<LayoutQ8_0>::run;
+  table.linear[kQ4_K] = BestSuperKernel<LayoutQ4_K>::run;
+  table.linear[kQ5_K] = BestSuperKernel<LayoutQ5_K>::run;
+  table.linear[kQ6_K] = BestSuperKernel<LayoutQ6_K>::run;
 }
 
 }  // namespace

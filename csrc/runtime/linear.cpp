@@ -35,13 +35,17 @@ class Workspace {
   int64_t size_ = 0;
 };
 
+// Kernels that work on tiles of rows may read as many rows beyond the last one.
+constexpr int64_t kRowsRead = 15;
+
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 void quantise(RowForm form, ActivationRows& a, Workspace& workspace) {
   const int64_t bytes = form == kRowsBlock32 ? (a.cols + 63) / 64 * 2 * int64_t(sizeof(RowBlock32))
                                              : a.cols / 256 * int64_t(sizeof(RowBlock256));
   a.row_bytes = round_up(bytes, 64) + 64;  // not a power of two: rows would all fall on the same cache sets
-  a.blocks = workspace.reserve(a.rows * a.row_bytes);
+  a.tiled = a.rows >= kernels().linear.tiled_from;
+  a.blocks = workspace.reserve((a.rows + kRowsRead) * a.row_bytes);
   const auto kernel = kernels().linear.quantise[form];
   const int64_t grain = std::max<int64_t>(1, 16384 / a.cols);  // below, another thread is not worth waking
   ThreadPool::instance().parallel_for(a.rows, grain,
@@ -121,7 +125,7 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
     if (bias != nullptr) bias += weights[0]->rows();
   }
   ActivationRows forms[kRowFormCount];
-  for (auto& form : forms) form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0};
+  for (auto& form : forms) form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0, false};
   Part parts[kMaxParts];
   int64_t panels = 0, bytes = 0;
   for (int i = 0; i < count; ++i) {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED
+from tests.ops.emulation import EMULATED, EMULATED_TILES
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
 from octavo import ops
@@ -28,7 +28,7 @@ def test_scalar_is_always_there_and_the_best_is_the_default() -> None:
     assert isas[0] == "scalar"
     fresh = "from octavo import ops; print(ops.isa())"
     best = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert best.stdout.strip() == next(isa for isa in reversed(isas) if isa != EMULATED)
+    assert best.stdout.strip() == [isa for isa in isas if "emulated" not in isa][-1]
 
 
 def _isa_objects() -> list[Path]:
@@ -58,26 +58,30 @@ def test_isa_units_export_one_symbol_and_no_weak_ones() -> None:
         assert exported[0].startswith("octavo::register_")
 
 
+@pytest.mark.parametrize("isa", [EMULATED, EMULATED_TILES])
 @pytest.mark.parametrize("fmt", ops.FORMATS)
-def test_emulated_avx512_gives_the_scalar_bits(fmt: str, emulated_avx512: str) -> None:
-    cols = {1: 1029, 32: 1120, 256: 1280}[smallest_cols(fmt)]
+@pytest.mark.usefixtures("emulated_avx512")
+def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
+    cols = {1: 1029, 32: 2144, 256: 1280}[smallest_cols(fmt)]
     weight = random_weight(fmt, 37, cols).packed
     x = random_rows(33, cols)
     ops.set_isa("scalar")
     expected = ops.linear(x, [weight])
-    ops.set_isa(emulated_avx512)
+    ops.set_isa(isa)
     for rows in (1, 2, 3, 7, 8, 9, 16, 33):
         assert torch.equal(ops.linear(x[:rows], [weight]), expected[:rows]), rows
 
 
 @pytest.mark.parametrize("fmt", ["q4_0", "q5_0", "q8_0", "q4_k", "q6_k"])
 @pytest.mark.parametrize("byte", [0x00, 0x7F, 0x80, 0xFF])
-def test_emulated_avx512_extremes(fmt: str, byte: int, emulated_avx512: str) -> None:
+@pytest.mark.parametrize("isa", [EMULATED, EMULATED_TILES])
+@pytest.mark.usefixtures("emulated_avx512")
+def test_emulated_avx512_extremes(fmt: str, byte: int, isa: str) -> None:
     weight = random_weight(fmt, 16, 512, byte=byte).packed
     x = torch.stack([torch.ones(512), -torch.ones(512), torch.tensor([1.0, -1.0]).repeat(256)]).repeat(4, 1)
     ops.set_isa("scalar")
     expected = ops.linear(x, [weight])
-    ops.set_isa(emulated_avx512)
+    ops.set_isa(isa)
     assert torch.equal(ops.linear(x, [weight]), expected)
 
 

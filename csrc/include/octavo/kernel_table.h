@@ -18,6 +18,7 @@ void register_linear_avx2(LinearKernels* table);
 void register_layers_avx2(LayerKernels* table);
 void register_linear_avx512vnni(LinearKernels* table);
 void register_layers_avx512vnni(LayerKernels* table);
+void register_linear_amx(LinearKernels* table);
 
 // The table in use: the best ISA of this machine, or what set_isa chose.
 const KernelTable& kernels();

@@ -34,6 +34,18 @@ struct RowBlock256 {
   int32_t padding[3];
 };
 
+// The same of 16 rows side by side, as tiles of a matrix unit want them.
+struct TileBlock32 {
+  int8_t q[16][32];
+  float scale[16];
+  float fsum[16];
+};
+struct TileBlock256 {
+  int8_t q[4][16][64];  // 64 k at a time
+  int32_t sums64[4][16];
+  float scale[16];
+};
+
 // The step's rows, and what `quantise` made of them: row r is a sequence of row blocks from blocks + r *
 // row_bytes on, padded with zeros to the format's super-block. x_stride is in elements.
 struct ActivationRows {
@@ -43,6 +55,7 @@ struct ActivationRows {
   int64_t cols;
   uint8_t* blocks;
   int64_t row_bytes;
+  bool tiled;  // rows 16 t to 16 t + 15 are a sequence of tile blocks from blocks + 16 * t * row_bytes on
 };
 
 // out[r][c] = x[r] . w[c] (+ bias[c]) for the columns of the given panels. out points at the weight's first
@@ -60,6 +73,8 @@ struct LinearKernels {
   void (*quantise[kRowFormCount])(const ActivationRows& a, int64_t begin, int64_t end);
   // Computes panels [begin, end).
   void (*linear[kFormatCount])(const LinearArgs& args, int64_t begin, int64_t end);
+  // Quantised rows are tiled from so many rows on.
+  int64_t tiled_from;
 };
 
 }  // namespace octavo

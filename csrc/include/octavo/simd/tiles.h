@@ -1,0 +1,100 @@
+// Matrix tiles of AMX-INT8: eight registers of 16 rows x 64 bytes, and one exact product of signed bytes.
+//
+//   tiles 0..3  sums, 16 rows x 16 int32      tiles 4, 5  left operands      tiles 6, 7  right operands
+//
+// A right operand's row is a packed line: 16 outputs x 4 k. OCTAVO_EMULATED replaces the registers by memory,
+// for tests on other machines.
+#pragma once
+
+#if !defined(OCTAVO_EMULATED)
+#include <immintrin.h>
+#endif
+
+namespace octavo {
+namespace OCTAVO_ISA {
+namespace {
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes_per_row[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// For products over `k` (32 or 64) bytes.
+inline TileConfig tile_config(int k) {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) {
+    config.bytes_per_row[t] = uint16_t(t == 4 || t == 5 ? k : 64);
+    config.rows[t] = uint8_t(t >= 6 ? k / 4 : 16);
+  }
+  return config;
+}
+
+#if defined(OCTAVO_EMULATED)
+
+thread_local TileConfig current_config;
+alignas(64) thread_local int8_t tile_memory[8][16][64];
+
+inline void tiles_begin(int k) { current_config = tile_config(k); }
+inline void tiles_end() {}
+template <int T>
+inline void tile_zero() {
+  memset(tile_memory[T], 0, sizeof tile_memory[T]);
+}
+template <int T>
+inline void tile_load(const void* p, int64_t stride) {
+  for (int r = 0; r < current_config.rows[T]; ++r) {
+    memcpy(tile_memory[T][r], static_cast<const char*>(p) + r * stride, current_config.bytes_per_row[T]);
+  }
+}
+template <int T>
+inline void tile_store(void* p, int64_t stride) {
+  for (int r = 0; r < 16; ++r) memcpy(static_cast<char*>(p) + r * stride, tile_memory[T][r], 64);
+}
+// sum[m][n] += left[m][k] * right[k / 4][4 n + k % 4]
+template <int Sum, int Left, int Right>
+inline void tile_dot() {
+  for (int m = 0; m < 16; ++m) {
+    for (int n = 0; n < 16; ++n) {
+      int32_t sum;
+      memcpy(&sum, &tile_memory[Sum][m][4 * n], 4);
+      for (int k = 0; k < current_config.bytes_per_row[Left]; ++k) {
+        sum += tile_memory[Left][m][k] * tile_memory[Right][k / 4][4 * n + k % 4];
+      }
+      memcpy(&tile_memory[Sum][m][4 * n], &sum, 4);
+    }
+  }
+}
+
+#else
+
+// In assembly rather than by intrinsics: GCC 12's do not say which memory they touch.
+inline void tiles_begin(int k) {
+  const TileConfig config = tile_config(k);
+  asm volatile("ldtilecfg %0" ::"m"(config));
+}
+inline void tiles_end() { asm volatile("tilerelease"); }
+template <int T>
+inline void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(T));
+}
+template <int T>
+inline void tile_load(const void* p, int64_t stride) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(T), "r"(p), "r"(stride) : "memory");
+}
+template <int T>
+inline void tile_store(void* p, int64_t stride) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(T), "r"(p), "r"(stride) : "memory");
+}
+template <int Sum, int Left, int Right>
+inline void tile_dot() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
+}
+
+#endif
+
+}  // namespace
+}  // namespace OCTAVO_ISA
+}  // namespace octavo
