@@ -27,6 +27,26 @@ inline void for_row_tiles(int64_t rows, F&& f, int64_t row = 0) {
   }
 }
 
+// Calls f(Rows<n>) for 1 <= n <= Largest.
+template <int Largest, class F>
+inline void with_rows(int64_t n, F&& f) {
+  if constexpr (Largest > 1) {
+    if (n < Largest) return with_rows<Largest - 1>(n, f);
+  }
+  f(Rows<Largest>{});
+}
+
+// Calls f(Rows<n>, first row) over all rows in as few tiles of at most Tile as will do, of sizes that differ
+// by one at most: every size is compiled, but no small tile is left over.
+template <int Tile, class F>
+inline void for_even_tiles(int64_t rows, F&& f) {
+  const int64_t tiles = (rows + Tile - 1) / Tile;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t first = rows * i / tiles;
+    with_rows<Tile>(rows * (i + 1) / tiles - first, [&](auto n) OCTAVO_INLINE_LAMBDA { f(n, first); });
+  }
+}
+
 // Asks for the `bytes` that lie `distance` behind p (past the end of the weights it does nothing). The
 // hardware's own prefetch stops at 4 KiB pages; asking whole super-blocks ahead, at least 1 KiB, brought a
 // third more bandwidth here.

@@ -108,6 +108,15 @@ int64_t rows_per_chunk(int64_t rows, int64_t panels, int threads) {
   return std::max(round_up((rows + chunks - 1) / chunks, kMinChunkRows), kMinChunkRows);
 }
 
+// Panels that go to a thread at a time: a few share what a kernel reads of the rows. Float kernels also run
+// up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen.
+int64_t panels_together(RowForm form, int64_t rows, int64_t panels, int threads) {
+  if (form != kRowsFloat) return rows <= 2 ? 4 : 1;
+  if (rows <= 16) return 4;
+  const int64_t share = (panels + threads - 1) / threads, pieces = (share + 15) / 16;
+  return round_up((share + pieces - 1) / pieces, 2);
+}
+
 constexpr int kMaxParts = 16;
 constexpr int64_t kMinUnitBytes = 32 * 1024;
 
@@ -141,8 +150,9 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
   const Job job = {parts, count, panels, rows, rows_per_chunk(rows, panels, pool.num_threads())};
   // A unit should be worth waking a thread: some weights to read, or some rows to multiply.
   const int64_t unit = std::max<int64_t>(1, bytes / panels * std::min<int64_t>(job.chunk_rows, 16));
-  // Four panels at a time: float kernels with few rows run them together.
-  const int64_t grain = round_up(std::max<int64_t>(1, kMinUnitBytes / unit), rows <= 2 ? 4 : 1);
+  const RowForm form = format_info(weights[0]->format()).rows;
+  const int64_t together = panels_together(form, rows, panels, pool.num_threads());
+  const int64_t grain = round_up(std::max<int64_t>(1, kMinUnitBytes / unit), together);
   pool.parallel_for(panels * job.chunks(), grain,
                     [&](int64_t begin, int64_t end, int) { job.run(begin, end); });
 }

@@ -325,6 +325,7 @@ struct DotChain<8> {
 constexpr int kIntTileRows = 4;
 constexpr int kFloatTileRows = 6;
 constexpr int kPairTileRows = 4;  // bf16 pairs need registers of their own
+constexpr int kFloatPanels = 1;   // panels of a float tile of many rows
 
 }  // namespace
 }  // namespace OCTAVO_ISA

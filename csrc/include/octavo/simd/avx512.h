@@ -202,6 +202,7 @@ struct DotChain {
 constexpr int kIntTileRows = 6;
 constexpr int kFloatTileRows = 12;
 constexpr int kPairTileRows = 12;  // bf16 pairs need registers of their own
+constexpr int kFloatPanels = 2;    // panels of a float tile of many rows
 
 }  // namespace
 }  // namespace OCTAVO_ISA

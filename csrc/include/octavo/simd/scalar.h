@@ -378,6 +378,7 @@ struct DotChain {
 constexpr int kIntTileRows = 1;
 constexpr int kFloatTileRows = 1;
 constexpr int kPairTileRows = 1;  // bf16 pairs need registers of their own
+constexpr int kFloatPanels = 1;   // panels of a float tile of many rows
 
 }  // namespace
 }  // namespace OCTAVO_ISA
