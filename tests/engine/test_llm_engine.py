@@ -219,6 +219,24 @@ def test_defaults_come_from_the_generation_config() -> None:
     assert len(llm.generate("x", use_tqdm=False)[0].outputs[0].token_ids) == 5
 
 
+def test_generate_without_parameters_ends_after_sixteen_tokens_as_vllms_does() -> None:
+    llm = LLM.from_engine(inproc())
+    assert len(llm.generate("x", use_tqdm=False)[0].outputs[0].token_ids) == 16
+    assert len(llm.chat([{"role": "user", "content": "hi"}], use_tqdm=False)[0].outputs[0].token_ids) > 16
+
+
+@pytest.mark.parametrize("prompts", [None, 5])
+def test_what_is_no_prompt_is_refused(prompts: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="list of prompts"):
+        LLM.from_engine(inproc()).generate(prompts)
+
+
+@pytest.mark.parametrize("talk", ["hello", [{"role": "user"}]])
+def test_what_is_no_conversation_is_refused(talk: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"messages\[0\]"):
+        LLM.from_engine(inproc()).chat(talk)
+
+
 def test_chat_renders_with_the_models_template() -> None:
     llm = LLM.from_engine(inproc())
     talk = [{"role": "user", "content": "hi"}]

@@ -89,6 +89,27 @@ def test_a07_bodies_that_are_no_json(server: Server, body: str) -> None:
     assert server.get("/health").status_code == 200
 
 
+def test_a_body_of_another_type_is_told_which_header_to_send(server: Server) -> None:
+    for headers in ({}, {"Content-Type": "application/x-www-form-urlencoded"}):
+        answer = server.client.post("/v1/completions", content=b'{"prompt": "x"}', headers=headers)
+        assert "Content-Type: application/json" in error(answer, 415)["message"]
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"role": "user"}, "messages[1].content"),
+        ({"role": "user", "content": 5}, "messages[1].content"),
+        ({"role": "assistant", "content": 5}, "messages[1].content"),
+        ({"content": "x"}, "messages[1].role"),
+    ],
+)
+def test_a_message_without_its_parts_is_named(server: Server, message: dict[str, Any], param: str) -> None:
+    found = error(server.chat(messages=[{"role": "user", "content": "hi"}, message]))
+    assert found["param"] == param
+    assert param in found["message"]
+
+
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "presence_penalty", "repetition_penalty"])
 def test_numbers_that_are_none_are_refused(server: Server, field: str, text: str) -> None:
@@ -143,7 +164,7 @@ def test_harmless_fields_of_other_clients_pass(server: Server) -> None:
 
 
 def test_unknown_routes_and_methods_have_the_error_object_too(server: Server) -> None:
-    error(server.get("/v1/nothing"), 404)
+    assert "GET /v1/nothing" in error(server.get("/v1/nothing"), 404)["message"]
     error(server.get("/v1/completions"), 405)
     error(server.get("/v1/models/nope"), 404)
 

@@ -187,6 +187,33 @@ def test_a100_a_taken_port_is_told_before_anything_loads() -> None:
     assert "Memory of" not in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "flag"),
+    [("127.0.0.1", 65536, "--port"), ("127.0.0.1", -1, "--port"), ("192.0.2.1", 0, "--host")],
+)
+def test_an_address_that_cannot_be_had_names_the_flag_to_change(host: str, port: int, flag: str) -> None:
+    with pytest.raises(ConfigError, match=flag):
+        claim_port(host, port)
+
+
+def test_an_engine_that_cannot_start_ends_the_server_with_its_reason_alone() -> None:
+    command = [sys.executable, "-m", "octavo.entrypoints.cli.main", "serve", "--port", "0", "--threads", "1000000"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert answer.returncode == 1
+    assert answer.stderr.count("1000000") == 1
+    assert "Traceback" not in answer.stderr
+
+
+def test_the_schema_of_the_api_has_no_clashes(server: Server) -> None:
+    operations = [
+        operation["operationId"]
+        for path in server.get("/openapi.json").json()["paths"].values()
+        for operation in path.values()
+    ]
+    assert len(set(operations)) == len(operations) > 8
+    assert server.post("/ping", {}).status_code == server.get("/ping").status_code == 200
+
+
 def test_a102_a_killed_engine_ends_all_requests_and_comes_back() -> None:
     with running(step_seconds=0.02, boot_seconds=1.5) as server:
         body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True}

@@ -15,14 +15,20 @@ from octavo.config import (
     SchedulerConfig,
 )
 from octavo.config.env import environment
-from octavo.engine.flags import add_flags, flag, values_from
-from octavo.engine.model_facts import cache_dtype, read_model_facts, resolve_model_config, resolve_model_path
+from octavo.engine.flags import add_flags, check_choices, flag, values_from
+from octavo.engine.model_facts import (
+    DTYPE_SYNONYMS,
+    cache_dtype,
+    read_model_facts,
+    resolve_model_config,
+    resolve_model_path,
+)
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
 from octavo.types.kv import KV_DTYPES
 
 BLOCK_SIZES = (16, 32, 64, 128)
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16", *DTYPE_SYNONYMS)
 CACHE_DTYPES = ("auto", *KV_DTYPES, "fp8")
 # An automatic pool holds this many sequences of full length, and at least so many tokens, if memory allows.
 AUTO_SEQUENCES = 2
@@ -122,6 +128,7 @@ class EngineArgs:
             ConfigError: settings that cannot work; `param` names the flag.
             CheckpointError: the model's files are damaged; UnsupportedModelError: of a kind not known here.
         """
+        check_choices(self)
         self._check_numbers()
         facts = read_model_facts(resolve_model_path(self.model))
         model = resolve_model_config(self, facts)

@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from octavo.lib.errors import ConfigError
 from octavo.lib.field_docs import field_docs
 
 _METADATA = "octavo.flag"
@@ -44,6 +45,31 @@ def values_from(namespace: argparse.Namespace, cls: type) -> dict[str, Any]:
     return {f.name: getattr(namespace, f.name) for f in dataclasses.fields(cls) if hasattr(namespace, f.name)}
 
 
+def check_choices(args: Any) -> None:
+    """Hold the fields of a dataclass instance to the choices of their flags, for values that came without a parser.
+
+    Raises:
+        ConfigError: names the field and what it takes.
+    """
+    for field in dataclasses.fields(args):
+        choices, value = field.metadata.get(_METADATA, Flag()).choices, getattr(args, field.name)
+        if choices and value not in choices:
+            raise ConfigError(
+                f"--{field.name.replace('_', '-')} must be one of {', '.join(choices)}, got {value!r}.",
+                param=field.name,
+            )
+
+
+def synonyms(cls: type) -> dict[str, str]:
+    """Further names of fields (`gpu_memory_utilization`) and the fields that they mean, from the flags' aliases."""
+    return {
+        alias.removeprefix("--").replace("-", "_"): field.name
+        for field in dataclasses.fields(cls)
+        for alias in field.metadata.get(_METADATA, Flag()).aliases
+        if alias.startswith("--")
+    }
+
+
 def _add_flag(target: Any, field: dataclasses.Field[Any], hint: Any, doc: str) -> None:
     facts: Flag = field.metadata.get(_METADATA, Flag())
     names = [f"--{field.name.replace('_', '-')}", *facts.aliases]
@@ -76,7 +102,11 @@ def _unwrap(hint: Any) -> tuple[Any, bool, bool]:
 def _default_text(default: object, optional: bool) -> str:
     if default is None or default == () or (optional and not default):
         return ""
-    return f" Default: {('on' if default else 'off') if isinstance(default, bool) else default}."
+    if isinstance(default, bool):
+        return f" Default: {'on' if default else 'off'}."
+    if default == "":
+        return " Default: none."
+    return f" Default: {' '.join(map(str, default)) if isinstance(default, (tuple, list)) else default}."
 
 
 def _parser(parse: Callable[[str], object]) -> Callable[[str], object]:

@@ -31,6 +31,8 @@ _SAMPLING_KEYS = {
     "repetition_penalty": "repetition_penalty",
     "max_new_tokens": "max_tokens",
 }
+# vLLM's other names of types.
+DTYPE_SYNONYMS = {"half": "float16", "float": "float32"}
 _NEUTRAL = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "top_k": 0}
 
 
@@ -56,10 +58,19 @@ def resolve_model_path(model: str | None) -> str:
         raise ConfigError(f"--model {model!r} is a file, but not a .gguf file.", param="model")
     if not os.path.exists(path):
         raise ConfigError(
-            f"--model {model!r} does not exist. Name a local folder with config.json and safetensors, or a .gguf file.",
+            f"--model {model!r} does not exist. Name a local folder with config.json and safetensors, or a .gguf "
+            f"file.{_hub_hint(model)}",
             param="model",
         )
     return path
+
+
+def _hub_hint(model: str) -> str:
+    """Advice for a name such as `org/model`, which other engines would download."""
+    parts = model.split("/")
+    if len(parts) != 2 or not all(parts) or parts[0] in (".", "..", "~"):
+        return ""
+    return f" Nothing is downloaded: fetch it first (`hf download {model} --local-dir FOLDER`), then name the folder."
 
 
 def read_model_facts(path: str) -> ModelFacts:
@@ -87,7 +98,7 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
         model=facts.path,
         served_model_names=_served_names(args, facts.path),
         tokenizer=args.tokenizer or facts.path,
-        dtype=facts.hf.torch_dtype if args.dtype == "auto" else args.dtype,
+        dtype=facts.hf.torch_dtype if args.dtype == "auto" else DTYPE_SYNONYMS.get(args.dtype, args.dtype),
         max_model_len=_max_model_len(args.max_model_len, facts.spec.max_position),
         vocab_size=facts.spec.vocab_size,
         eos_token_ids=_eos_ids(facts, generation),

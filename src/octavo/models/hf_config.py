@@ -169,6 +169,8 @@ def generation_config(path: str) -> dict[str, object]:
 def _read_json(file: Path) -> dict[str, object]:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as e:
+        raise CheckpointError(_missing(file), file=str(file.parent)) from e
     except OSError as e:
         raise CheckpointError(f"cannot be read: {e.strerror or e}", file=str(file)) from e
     except (ValueError, RecursionError) as e:
@@ -176,6 +178,13 @@ def _read_json(file: Path) -> dict[str, object]:
     if not isinstance(values, dict):
         raise CheckpointError(f"must hold a JSON object, but holds {type(values).__name__}", file=str(file))
     return values
+
+
+def _missing(file: Path) -> str:
+    """Why a folder is no model, and what in it may be one."""
+    ggufs = sorted(path.name for path in file.parent.glob("*.gguf"))
+    hint = f"; name a GGUF file in it, such as {ggufs[0]}" if ggufs else ""
+    return f"this folder has no {file.name}{hint}"
 
 
 def _ids(value: object) -> list[int]:

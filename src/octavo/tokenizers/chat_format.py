@@ -77,6 +77,7 @@ def prepare_messages(messages: Sequence[Mapping[str, Any]], template: str) -> li
 
 
 def _prepared(message: Mapping[str, Any], wanted: ContentFormat, where: str) -> Message:
+    _check_shape(message, where)
     prepared = dict(message)
     content = message.get("content")
     if isinstance(content, list):
@@ -89,6 +90,23 @@ def _prepared(message: Mapping[str, Any], wanted: ContentFormat, where: str) -> 
     if isinstance(calls, list):
         prepared["tool_calls"] = [_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
     return prepared
+
+
+def _check_shape(message: object, where: str) -> None:
+    """What templates take for granted: a role, and content from all but the assistant, whose turn may be calls alone."""
+    if not isinstance(message, Mapping):
+        raise InvalidRequestError(
+            f"{where} must be an object with role and content, but is of type {type(message).__name__}.",
+            param=where,
+        )
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        raise InvalidRequestError(f"{where}.role must be a text.", param=f"{where}.role")
+    if not isinstance(content, (str, list)) and not (content is None and role == "assistant"):
+        raise InvalidRequestError(
+            f"{where}.content must be a text or a list of parts, but is {'missing' if content is None else type(content).__name__}.",
+            param=f"{where}.content",
+        )
 
 
 def _text_parts(content: Sequence[Any], where: str) -> Iterator[Message]:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from octavo.engine import default_model
-from octavo.engine.args import EngineArgs
+from octavo.engine.args import ENGINE_FIELDS, EngineArgs
+from octavo.engine.flags import synonyms
 from octavo.lib.errors import CheckpointError, ConfigError
 
 CONFIG: dict[str, Any] = {
@@ -176,6 +177,8 @@ def test_a_bad_generation_config_is_refused_at_start(tmp_path: Path) -> None:
         ({"block_size": 24}, "block-size must be one of"),
         ({"memory_utilization": 1.5}, "memory-utilization"),
         ({"max_num_seqs": 0}, "max-num-seqs must be at least 1"),
+        ({"dtype": "int8"}, "dtype must be one of auto, .*, got 'int8'"),
+        ({"scheduling_policy": "lifo"}, "scheduling-policy must be one of fcfs, priority"),
         ({"threads": -1}, "threads must be at least 0"),
         ({"max_num_batched_tokens": 16, "max_num_seqs": 32}, "max-num-batched-tokens"),
         (
@@ -192,6 +195,31 @@ def test_what_cannot_work_is_refused(model: Path, settings: dict[str, Any], mess
 def test_a_model_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="/no/such/model"):
         EngineArgs(model="/no/such/model").create_engine_config()
+
+
+def test_a_name_of_a_hub_is_told_how_to_fetch_it() -> None:
+    with pytest.raises(ConfigError, match="hf download some-org/some-model"):
+        EngineArgs(model="some-org/some-model").create_engine_config()
+
+
+def test_a_folder_without_a_configuration_names_the_gguf_file_in_it(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"has no config\.json$"):
+        EngineArgs(model=str(tmp_path)).create_engine_config()
+    (tmp_path / "weights.gguf").touch()
+    with pytest.raises(CheckpointError, match=r"such as weights\.gguf"):
+        EngineArgs(model=str(tmp_path)).create_engine_config()
+
+
+def test_types_have_vllms_short_names_too(model: Path) -> None:
+    assert EngineArgs(model=str(model), dtype="half").create_engine_config().model.dtype == "float16"
+    assert EngineArgs(model=str(model), dtype="float").create_engine_config().model.dtype == "float32"
+
+
+def test_flags_of_vllm_are_keywords_too() -> None:
+    names = synonyms(EngineArgs)
+    assert names["gpu_memory_utilization"] == "memory_utilization"
+    assert names["num_gpu_blocks_override"] == "num_blocks_override"
+    assert set(names.values()) <= ENGINE_FIELDS
 
 
 def test_an_absent_default_model_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "not valid JSON"), ("[]", "JSON object"), (None, "cannot be read")]
+    ("content", "message"), [("{", "not valid JSON"), ("[]", "JSON object"), (None, "has no config.json")]
 )
 def test_damaged_files(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:

@@ -150,9 +150,9 @@ class AsyncZmqClient:
             if self._failure:
                 raise self._failure
             if self.silent_seconds() > limit:
-                self._fail(
-                    EngineDeadError(f"The engine made no progress for {limit:.0f} s while {self.stage}.")
-                )
+                error = EngineDeadError(f"The engine made no progress for {limit:.0f} s while {self.stage}.")
+                self._fail(error)
+                logger.error("%s", error.message)
                 self._link.process.kill()
                 continue
             with contextlib.suppress(TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -55,4 +56,5 @@ def _pieces(server: Server, history: list[dict[str, Any]], args: argparse.Namesp
             tokens = event["usage"]["completion_tokens"]
     if args.stats and first:
         speed = (tokens - 1) / max(time.perf_counter() - first, 1e-9)
-        yield f"\n[first token {first - started:.2f} s, {tokens} tokens, {speed:.1f} tokens/s]"
+        # Not a piece of the answer: it must not enter the conversation.
+        sys.stdout.write(f"\n[first token {first - started:.2f} s, {tokens} tokens, {speed:.1f} tokens/s]")

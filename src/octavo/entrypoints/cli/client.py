@@ -25,6 +25,14 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, help="0 is greedy")
 
 
+def base_url(given: str) -> str:
+    """The API's base from what a user types: `host:port` means http, and without a path the API lies under /v1."""
+    url = given.rstrip("/")
+    if "://" not in url:
+        url = f"http://{url}"
+    return url if "/" in url.split("://", 1)[1] else f"{url}/v1"
+
+
 @dataclass(frozen=True)
 class Server:
     """A server that speaks OpenAI's API.
@@ -39,7 +47,7 @@ class Server:
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> Server:
-        server = cls(args.url.rstrip("/"), args.api_key or environment().api_key or None, args.model_name)
+        server = cls(base_url(args.url), args.api_key or environment().api_key or None, args.model_name)
         return server if server.model else cls(server.url, server.api_key, server.first_model())
 
     def first_model(self) -> str:

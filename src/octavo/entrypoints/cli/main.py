@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -44,12 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog=f"octavo {words[0]}",
         usage=USAGES.get(words[0]),
-        description=COMMANDS[words[0]].capitalize() + ".",
+        description=f"{COMMANDS[words[0]][0].upper()}{COMMANDS[words[0]][1:]}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
     try:
-        return command.run(parser.parse_args(words[1:]))
+        return command.run(_parse(parser, words[1:]))
     except OctavoError as error:
         print(f"octavo: {error.message}", file=sys.stderr)
         return 1
@@ -70,6 +71,17 @@ def _open_standard_streams() -> None:
             stream = open(os.devnull, mode)  # noqa: SIM115 (open to the end); takes the lowest free number
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
+
+
+def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Flags and plain words in any order; an unknown flag ends the program with the known one that looks like it."""
+    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    args, rest = parser.parse_known_intermixed_args(words)
+    if rest:
+        alike = difflib.get_close_matches(rest[0].split("=")[0], known, n=1)
+        hint = f"; did you mean {alike[0]}?" if alike else f"; `{parser.prog} --help` lists what there is"
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+    return args
 
 
 def _general(words: list[str]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.engine.args import EngineArgs
+from octavo.lib.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from octavo.engine.llm_engine import LLMEngine
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="[MODEL] [PROMPT]",
-        help="model (a folder or .gguf file), then the prompt; - reads it",
+        help="model (a folder or .gguf file), then the prompt; - reads it from standard input",
     )
     group = parser.add_argument_group("answer")
     group.add_argument("--system-prompt", help="first message of the conversation")
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _split_words(args: argparse.Namespace) -> str | None:
-    """Find model and prompt among the words: the first one is a model if such a file or folder exists."""
+    """Find model and prompt among the words: the first one is a model if it is, or is spelled like, a file or folder."""
     words = list(args.words)
     if words and args.model is None and _is_model(words[0]):
         args.model = words.pop(0)
@@ -69,7 +70,11 @@ def _split_words(args: argparse.Namespace) -> str | None:
 
 
 def _is_model(word: str) -> bool:
-    return word.endswith(".gguf") or (len(word) < 4096 and Path(word).is_dir())
+    """Whether a word names a model, be it missing: a prompt of that shape is rarer than a slip in a path."""
+    if not word or len(word) >= 4096:
+        return False
+    spelled_like_a_path = word.startswith(("/", "./", "../", "~/")) and not any(map(str.isspace, word))
+    return word.endswith(".gguf") or spelled_like_a_path or Path(word).is_dir()
 
 
 def _opening(system_prompt: str | None, prompt: str) -> list[dict[str, Any]]:
@@ -91,6 +96,10 @@ class _Talk:
 
         tokenizer = self._engine.tokenizer
         assert tokenizer is not None
+        if not tokenizer.chat_templates:
+            raise InvalidRequestError(
+                "The model has no chat template. --raw continues a prompt as it is.", param="chat_template"
+            )
         template = choose_template(tokenizer.chat_templates)
         text = render_chat(
             template, history, add_generation_prompt=True, special_tokens=tokenizer.special_tokens

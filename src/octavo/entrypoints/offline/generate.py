@@ -46,7 +46,7 @@ class OfflineInferenceMixin:
         Args:
             prompts: One prompt or a list. A prompt is text, a list of token ids, `{"prompt": text}` or
                 `{"prompt_token_ids": ids}`.
-            sampling_params: For all prompts, or one for each. Default: the model's own defaults.
+            sampling_params: For all prompts, or one for each. Default: `get_default_sampling_params()`.
             use_tqdm: Show a progress bar.
             priority: One for each prompt, lower first (with `scheduling_policy="priority"`).
             cache_salt: Only requests with the same salt share cached pages.
@@ -90,7 +90,7 @@ class OfflineInferenceMixin:
 
         Args:
             messages: Each message is `{"role": ..., "content": ...}`.
-            sampling_params: As for `generate`.
+            sampling_params: As for `generate`. Default: the model's own, to the end of the answer.
             use_tqdm: Show a progress bar.
             chat_template: A Jinja template instead of the model's own.
             add_generation_prompt: Open a new turn of the assistant. Default: yes, unless the last message is continued.
@@ -117,6 +117,9 @@ class OfflineInferenceMixin:
             # What the model expects before a text, the template has written.
             ids = tokenizer.encode(text, add_special_tokens=False)
             prompts.append({"prompt": text, "prompt_token_ids": ids})
+        if sampling_params is None:
+            # An answer ends by itself, a continuation need not.
+            sampling_params = default_sampling_params(self.llm_engine.config.model)
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def get_tokenizer(self) -> Tokenizer:
@@ -125,8 +128,13 @@ class OfflineInferenceMixin:
         return self.llm_engine.tokenizer
 
     def get_default_sampling_params(self) -> SamplingParams:
-        """What `generate` uses without `sampling_params`: the model's `generation_config.json` over our defaults."""
-        return default_sampling_params(self.llm_engine.config.model)
+        """What `generate` uses without `sampling_params`: the model's `generation_config.json` over `SamplingParams()`.
+
+        So its `max_tokens` is 16, as vLLM's, unless the generation config has `max_new_tokens`.
+        """
+        model = self.llm_engine.config.model
+        limit = dict(model.default_sampling).get("max_tokens", SamplingParams().max_tokens)
+        return default_sampling_params(model, max_tokens=limit)
 
     def _params_for(
         self, given: SamplingParams | Sequence[SamplingParams] | None, count: int
@@ -188,6 +196,10 @@ def _as_list(prompts: Prompts) -> list[Prompt]:
     """A list of prompts, whether one or several were given. A list of integers is one prompt."""
     if isinstance(prompts, (str, Mapping)):
         return [prompts]
+    if not isinstance(prompts, Sequence):
+        raise InvalidRequestError(
+            f"prompts must be a prompt or a list of prompts, got {type(prompts).__name__}.", param="prompts"
+        )
     if all(isinstance(item, int) for item in prompts) and len(prompts) > 0:
         return [cast("Sequence[int]", prompts)]
     return list(cast("Sequence[Prompt]", prompts))

@@ -8,12 +8,14 @@ from typing import Any
 
 from octavo.config.logging import ensure_logging
 from octavo.engine.args import ENGINE_FIELDS, EngineArgs
+from octavo.engine.flags import synonyms
 from octavo.engine.llm_engine import LLMEngine
 from octavo.entrypoints.offline.generate import OfflineInferenceMixin
 from octavo.lib.errors import ConfigError
 
 # A script hands over all its prompts at once; to refuse some because many wait would be of no use to it.
 _UNBOUNDED_QUEUE = 2**31 - 1
+_SYNONYMS = synonyms(EngineArgs)
 
 
 class LLM(OfflineInferenceMixin):
@@ -22,7 +24,7 @@ class LLM(OfflineInferenceMixin):
     Args:
         model: Folder in Hugging Face's layout, or a .gguf file; None: the embedded default model.
         own_process: Run the engine in a process of its own.
-        **engine_args: Fields of `EngineArgs`, such as `max_model_len=4096`.
+        **engine_args: Fields of `EngineArgs`, such as `max_model_len=4096`, by their own or vLLM's names.
 
     Raises:
         ConfigError: settings that are unknown or cannot work.
@@ -30,6 +32,7 @@ class LLM(OfflineInferenceMixin):
     """
 
     def __init__(self, model: str | None = None, *, own_process: bool = False, **engine_args: Any) -> None:
+        engine_args = {_SYNONYMS.get(name, name): value for name, value in engine_args.items()}
         unknown = sorted(set(engine_args) - ENGINE_FIELDS)
         if unknown:
             raise ConfigError(f"LLM has no setting {unknown[0]!r}; see octavo.EngineArgs.", param=unknown[0])

@@ -29,7 +29,8 @@ def routes() -> APIRouter:
     post("/detokenize")(tokens.detokenize)
     get("/health")(operations.health)
     get("/ready")(operations.ready)
-    router.api_route("/ping", methods=["GET", "POST"])(operations.health)
+    get("/ping")(operations.health)
+    post("/ping", include_in_schema=False)(operations.health)
     get("/version")(operations.version)
     get("/metrics")(operations.metrics)
     return router

@@ -71,10 +71,13 @@ async def _on_hang_up(_: Request, __: Exception) -> Response:
     return Response(status_code=499)
 
 
-async def _on_http(_: Request, error: Exception) -> JSONResponse:
+async def _on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     kind = _HTTP_TYPES.get(error.status_code, "invalid_request_error")
-    body = error_body(str(error.detail), kind, error.status_code)
+    detail = str(error.detail)
+    if error.status_code in (404, 405):
+        detail = f"{detail}: this server has no {request.method} {request.url.path[:_MAX_ECHO]}."
+    body = error_body(detail, kind, error.status_code)
     return JSONResponse(body, error.status_code, error.headers)
 
 
@@ -82,6 +85,10 @@ async def _on_validation(_: Request, error: Exception) -> JSONResponse:
     """Pydantic's findings: the first one becomes the message, its place the `param`."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if isinstance(first.get("input"), bytes):
+        # Bodies of another type are not read as JSON, lest a page in a browser post here without asking (CORS).
+        message = "The body must be JSON, sent with the header `Content-Type: application/json`."
+        return JSONResponse(error_body(message, "invalid_request_error", 415), 415)
     place = [str(part) for part in first["loc"] if part != "body"]
     if first["type"] == "json_invalid":
         message, param = (

@@ -6,6 +6,7 @@ Order matters for a start within seconds: the engine process is on its way befor
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 import signal
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 BACKLOG = 2048
 # For the last events of streams whose time was up.
 _LAST_WORDS_SECONDS = 3
+MAX_PORT = 65535
 
 
 def claim_port(host: str, port: int) -> socket.socket:
@@ -38,8 +40,8 @@ def claim_port(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: the address cannot be had; the message names it.
     """
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"--port must be between 0 and 65535, got {port}.", param="port")
+    if not 0 <= port <= MAX_PORT:
+        raise ConfigError(f"--port must be between 0 and {MAX_PORT}, got {port}.", param="port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,9 +50,11 @@ def claim_port(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
+        # A name that does not resolve (gaierror), and an address of another machine, are the host's fault.
+        flag = "host" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "port"
         raise ConfigError(
-            f"Cannot listen on {host} port {port}: {error.strerror}. Choose another one with --port.",
-            param="port",
+            f"Cannot listen on {host} port {port}: {error.strerror}. Choose another one with --{flag}.",
+            param=flag,
         ) from error
     listener.setblocking(False)
     return listener
@@ -76,14 +80,16 @@ async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: soc
         serving = asyncio.create_task(server.run([listener]))
         starting = asyncio.create_task(engine.wait_ready())
         await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            if starting.exception() is not None:
-                server.stop(force=True)
-                await serving
+        if not starting.done():
+            starting.cancel()
+        elif isinstance(starting.exception(), OctavoError):
+            # The engine's client has logged why.
+            server.stop(force=True)
+            await serving
+            return 1
+        else:
             starting.result()
             _announce(state, server_args, listener)
-        else:
-            starting.cancel()
         await serving
         return 0
     except OctavoError as error:
