@@ -197,7 +197,16 @@ def test_an_address_that_cannot_be_had_names_the_flag_to_change(host: str, port:
 
 
 def test_an_engine_that_cannot_start_ends_the_server_with_its_reason_alone() -> None:
-    command = [sys.executable, "-m", "octavo.entrypoints.cli.main", "serve", "--port", "0", "--threads", "1000000"]
+    command = [
+        sys.executable,
+        "-m",
+        "octavo.entrypoints.cli.main",
+        "serve",
+        "--port",
+        "0",
+        "--threads",
+        "1000000",
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert answer.returncode == 1
     assert answer.stderr.count("1000000") == 1

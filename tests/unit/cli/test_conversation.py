@@ -67,7 +67,10 @@ def test_in_a_script_a_failed_turn_ends_the_program(monkeypatch: pytest.MonkeyPa
 def test_figures_are_printed_but_no_part_of_the_answer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events = [{"choices": [{"delta": {"content": "Paris"}}]}, {"choices": [], "usage": {"completion_tokens": 3}}]
+    events = [
+        {"choices": [{"delta": {"content": "Paris"}}]},
+        {"choices": [], "usage": {"completion_tokens": 3}},
+    ]
     monkeypatch.setattr(Server, "stream", lambda *_: iter(events))
     args = argparse.Namespace(stats=True, max_tokens=None, temperature=None)
     pieces = chat._pieces(Server("http://x/v1", None, "m"), [], args)
