@@ -8,7 +8,10 @@ from typing import Any
 
 import openai
 import pytest
+from pydantic import ValidationError
 from tests.server.harness import Server, running, until
+
+from octavo.entrypoints.openai.protocol.completion import CompletionRequest
 
 
 def error(answer: Any, status: int = 400) -> dict[str, Any]:
@@ -202,3 +205,16 @@ def test_more_answers_than_may_ever_wait_are_the_clients_mistake_not_a_busy_serv
         assert error(small.complete(["x"] * 21))["param"] == "prompt"
         assert error(small.chat(n=21))["param"] == "n"
         assert len(small.complete(["x"] * 10, n=2, max_tokens=1).json()["choices"]) == 20
+
+
+def test_of_many_unknown_fields_the_first_is_named(server: Server) -> None:
+    found = error(server.complete("hi", **{f"field_{i}": i for i in range(20_000)}))
+    assert found["param"] == "field_0"
+    assert found["message"] == "field_0: no such field"
+
+
+def test_one_unknown_field_hides_no_further_finding() -> None:
+    """Only surplus unknown fields are left out of the report."""
+    with pytest.raises(ValidationError) as caught:
+        CompletionRequest.model_validate({"prompt": "hi", "n": "x", "nope": 1, "never": 2})
+    assert {finding["loc"][0] for finding in caught.value.errors()} == {"n", "nope"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import Request
 
 from octavo.entrypoints.openai.protocol.tokens import (
@@ -33,9 +35,10 @@ async def detokenize(body: DetokenizeRequest, request: Request) -> DetokenizeRes
     state = server_state(request)
     state.check_model(body.model)
     size = state.engine.config.model.vocab_size
-    for token in body.tokens:
+    for token in (min(body.tokens, default=0), max(body.tokens, default=0)):
         if not 0 <= token < size:
             raise InvalidRequestError(
                 f"token id {token} is outside the vocabulary (size {size})", param="tokens"
             )
-    return DetokenizeResponse(prompt=state.renderer.tokenizer.decode(body.tokens, skip_special_tokens=False))
+    decode = state.renderer.tokenizer.decode
+    return DetokenizeResponse(prompt=await asyncio.to_thread(decode, body.tokens, skip_special_tokens=False))

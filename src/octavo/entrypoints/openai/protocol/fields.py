@@ -42,7 +42,10 @@ class Body(BaseModel):
             if data.get(name) not in (None, False, [], {}):
                 raise NotSupportedError(f"{name} is not supported by this version of Octavo", param=name)
         foreign = (HARMLESS | NOT_SERVED) - set(cls.model_fields)
-        return {name: value for name, value in data.items() if name not in foreign}
+        unknown = [name for name in data if name not in foreign and name not in cls.model_fields]
+        # One is enough to refuse the body; a finding for each of a hundred thousand would hold up everybody.
+        dropped = foreign.union(unknown[1:])
+        return {name: value for name, value in data.items() if name not in dropped}
 
 
 class StreamOptions(BaseModel):
