@@ -137,6 +137,7 @@ class Recorder {
     return named;
   }
 
+  std::vector<int64_t> weight_bytes() const { return program_.weight_bytes(); }
   int64_t size() const { return program_.size(); }
   int64_t rows() const { return rows_; }
   const Program& program() const { return program_; }
@@ -234,6 +235,7 @@ void bind_program(nb::module_& m) {
       .def("paged_attention", &Recorder::paged_attention)
       .def("run", &Recorder::run)
       .def("run_timed", &Recorder::run_timed)
+      .def("weight_bytes", &Recorder::weight_bytes)
       .def("__len__", &Recorder::size);
   m.def("decode", &run_decode);
 }

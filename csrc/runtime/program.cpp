@@ -136,4 +136,17 @@ const char* Program::name(int64_t op) const {
   return kNames[ops_[size_t(op)].index()];
 }
 
+std::vector<int64_t> Program::weight_bytes() const {
+  const auto bytes_of = [](const auto& op) {
+    int64_t bytes = 0;
+    if constexpr (requires { op.weights; }) {
+      for (const PackedMatrix* weight : op.weights) bytes += weight->nbytes();
+    }
+    return bytes;
+  };
+  std::vector<int64_t> bytes;
+  for (const Op& op : ops_) bytes.push_back(std::visit(bytes_of, op));
+  return bytes;
+}
+
 }  // namespace octavo

@@ -93,6 +93,8 @@ class Program {
   // The same, with the nanoseconds that each op took.
   std::vector<int64_t> run_timed(const Step& step) const;
   const char* name(int64_t op) const;
+  // Bytes of weights that each op reads whole; 0 for ops that read none, or some rows only.
+  std::vector<int64_t> weight_bytes() const;
 
  private:
   void check(const Step& step) const;

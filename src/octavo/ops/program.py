@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -56,6 +56,33 @@ class StepInputs:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class OpTime:
+    """What one op of a program took."""
+
+    name: str
+    nanoseconds: int
+    weight_bytes: int
+    """Of weights that it reads whole."""
+
+
+TimesListener = Callable[[int, list[OpTime]], None]
+"""Gets the rows of a run and its ops' times in order."""
+
+_listener: TimesListener | None = None
+
+
+@contextmanager
+def op_times(listener: TimesListener) -> Iterator[None]:
+    """Within the context every run of every program of this process is timed op by op, and `listener` is told."""
+    global _listener
+    before, _listener = _listener, listener
+    try:
+        yield
+    finally:
+        _listener = before
+
+
 class Program:
     """Ops in the order in which they were called while recording.
 
@@ -91,12 +118,19 @@ class Program:
         Raises:
             ValueError: more rows than recorded, or ids, positions or pages outside of what the ops can read.
         """
-        self.native.run(*_arguments(inputs))
+        if _listener is None:
+            self.native.run(*_arguments(inputs))
+        else:
+            _listener(inputs.token_ids.shape[0], self._op_times(inputs))
 
     def run_timed(self, inputs: StepInputs) -> list[tuple[str, int]]:
         """As `run`; name and nanoseconds of each op, in order."""
         timed: list[tuple[str, int]] = self.native.run_timed(*_arguments(inputs))
         return timed
+
+    def _op_times(self, inputs: StepInputs) -> list[OpTime]:
+        timed = zip(self.run_timed(inputs), self.native.weight_bytes(), strict=True)
+        return [OpTime(name, nanoseconds, weights) for (name, nanoseconds), weights in timed]
 
     def __len__(self) -> int:
         return len(self.native)
