@@ -83,6 +83,11 @@ def op_times(listener: TimesListener) -> Iterator[None]:
         _listener = before
 
 
+def ops_are_timed() -> bool:
+    """Whether `op_times` is on: what runs whole programs natively must go through `Program.run` then."""
+    return _listener is not None
+
+
 class Program:
     """Ops in the order in which they were called while recording.
 

@@ -10,7 +10,7 @@ from octavo.attention.metadata import AttentionMetadata, ForwardBatch, GroupMeta
 from octavo.compilation import StepProgram
 from octavo.models.decoder import Decoder
 from octavo.ops.decode import DrawInputs, decode
-from octavo.ops.program import PageInputs, StepInputs
+from octavo.ops.program import PageInputs, StepInputs, ops_are_timed
 
 
 class RecordedModel:
@@ -72,8 +72,8 @@ class RecordedModel:
 
     @property
     def max_decode_seqs(self) -> int:
-        """The most sequences that `decode` takes."""
-        return self._head.output.shape[0]
+        """The most sequences that `decode` takes; none while ops are timed one by one."""
+        return 0 if ops_are_timed() else self._head.output.shape[0]
 
     @property
     def nbytes(self) -> int:

@@ -19,6 +19,7 @@ def make_parser(command: str, description: str, *groups: type) -> argparse.Argum
     """A parser for `octavo bench COMMAND` with one flag for each field of the dataclasses. No abbreviations."""
     parser = argparse.ArgumentParser(
         prog=f"octavo bench {command}",
+        usage=f"octavo bench {command} [OPTIONS]",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -120,7 +120,9 @@ def load_samples(args: DatasetArgs, tokenizer: Tokenizer | None, seed: int, *, a
     return samples
 
 
-def _random(args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random, as_text: bool) -> list[Sample]:
+def _random(
+    args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random, as_text: bool
+) -> list[Sample]:
     words = _Words(_needed(tokenizer, args), rng)
     prefix = words.draw(args.random_prefix_len)
     inputs, outputs = args.input_len or args.random_input_len, args.output_len or args.random_output_len
@@ -148,7 +150,9 @@ def _prefix_repetition(
     return samples
 
 
-def _sharegpt(args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random, as_text: bool) -> list[Sample]:
+def _sharegpt(
+    args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random, as_text: bool
+) -> list[Sample]:
     encode = _needed(tokenizer, args).encode
     try:
         conversations = [entry["conversations"] for entry in json.loads(_text(args))]
@@ -168,7 +172,9 @@ def _sharegpt(args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random
     return samples
 
 
-def _custom(args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random, as_text: bool) -> list[Sample]:
+def _custom(
+    args: DatasetArgs, tokenizer: Tokenizer | None, rng: random.Random, as_text: bool
+) -> list[Sample]:
     samples = []
     for number, line in enumerate(_text(args).splitlines(), 1):
         if not line.strip():

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from octavo.engine.args import EngineArgs
 from octavo.engine.flags import values_from
-from octavo.entrypoints.bench.arguments import check_at_least, make_parser
+from octavo.entrypoints.bench.arguments import check_at_least, make_parser, refuse
 from octavo.entrypoints.bench.offline import check_length, load_engine, write_json
 from octavo.entrypoints.bench.report import percentile
+from octavo.entrypoints.cli.main import parse_words
 
 if TYPE_CHECKING:
     from octavo import LLM
@@ -44,9 +45,11 @@ def run(words: list[str]) -> int:
     parser = make_parser("latency", "How long one batch takes, from prompt to last token.", LatencyArgs)
     EngineArgs.add_cli_args(parser)
     parser.set_defaults(enable_prefix_caching=False)
-    parsed = parser.parse_args(words)
+    parsed = parse_words(parser, words)
     args = LatencyArgs(**values_from(parsed, LatencyArgs))
     check_at_least(args, input_len=1, output_len=1, batch_size=1, num_iters_warmup=0, num_iters=1)
+    if args.profile and parsed.enforce_eager:
+        raise refuse("profile", "and --enforce-eager contradict each other: ops are timed in step programs")
     with load_engine(parsed) as llm:
         check_length(llm, args.input_len + args.output_len, "--input-len and --output-len")
         batch = Batch(llm, args, parsed.seed)
@@ -86,9 +89,7 @@ def _report(latencies: list[float], args: LatencyArgs) -> int:
     for percent, value in percentiles.items():
         print(f"{percent}% percentile latency: {value:.4f} seconds")
     named = {str(percent): value for percent, value in percentiles.items()}
-    write_json(
-        args.output_json, {"avg_latency": average, "latencies": latencies, "percentiles": named}
-    )
+    write_json(args.output_json, {"avg_latency": average, "latencies": latencies, "percentiles": named})
     return 0
 
 

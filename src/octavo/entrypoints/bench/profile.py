@@ -66,7 +66,9 @@ class Phase:
 
     def _line(self, name: str, kind: OpKind) -> str:
         share = 100 * kind.seconds / self.seconds if self.seconds else 0.0
-        speed = f"{kind.weight_bytes / kind.seconds / 1e9:14.1f}" if kind.weight_bytes and kind.seconds else ""
+        speed = (
+            f"{kind.weight_bytes / kind.seconds / 1e9:14.1f}" if kind.weight_bytes and kind.seconds else ""
+        )
         calls = f"{kind.calls / self.steps:11.1f}" if kind.calls else " " * 11
         return f"{name:<22}{calls}{kind.seconds / self.steps * 1e3:10.3f}{share:7.1f}{speed}"
 

@@ -24,17 +24,10 @@ from octavo.entrypoints.bench.outcome import Outcome
 from octavo.entrypoints.bench.report import METRICS, OBJECTIVES, LoadReport
 from octavo.entrypoints.bench.stream import Target, ask
 from octavo.entrypoints.bench.vocabulary import load_model_tokenizer
+from octavo.entrypoints.cli.main import parse_words
 from octavo.lib.errors import OctavoError
 
 SHOWN_ERRORS = 3
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _percents(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -80,9 +73,9 @@ class ServeArgs:
     """Further fields of each request, as a JSON object."""
     goodput: tuple[str, ...] | list[str] | None = None
     """Objectives in milliseconds, such as ttft:200 tpot:50 e2el:3000; requests that meet all are counted."""
-    percentile_metrics: tuple[str, ...] | str = flag(tuple(METRICS), parse=_names)
+    percentile_metrics: str = ",".join(METRICS)
     """Metrics to report, with commas between."""
-    metric_percentiles: tuple[float, ...] | float = flag((99.0,), parse=_percents)
+    metric_percentiles: str = "99"
     """Percentiles to report, with commas between: 50,90,99."""
     save_result: bool = False
     """Write the result to a JSON file."""
@@ -115,12 +108,18 @@ class ServeArgs:
         self._check_files()
 
     def _check_report(self) -> None:
-        for name in self.percentile_metrics:
+        for name in self.metrics:
             if name not in METRICS:
                 raise refuse("percentile_metrics", f"knows {', '.join(METRICS)}, got {name!r}")
-        for percent in self.percents:
-            if not 0 <= percent <= 100:
-                raise refuse("metric_percentiles", f"must lie between 0 and 100, got {percent:g}")
+        try:
+            good = all(0 <= percent <= 100 for percent in self.percents)
+        except ValueError:
+            good = False
+        if not good:
+            raise refuse(
+                "metric_percentiles",
+                f"takes numbers between 0 and 100 with commas between, got {self.metric_percentiles!r}",
+            )
         _ = self.objectives
 
     def _check_files(self) -> None:
@@ -130,9 +129,14 @@ class ServeArgs:
                     raise refuse(field, "needs --save-result")
 
     @property
-    def percents(self) -> tuple[float, ...]:
-        given = self.metric_percentiles
-        return given if isinstance(given, tuple) else (given,)
+    def metrics(self) -> list[str]:
+        """Keys of `METRICS`."""
+        return [name.strip() for name in self.percentile_metrics.split(",") if name.strip()]
+
+    @property
+    def percents(self) -> list[float]:
+        """Raises: ValueError."""
+        return [float(part) for part in self.metric_percentiles.split(",")]
 
     @property
     def objectives(self) -> dict[str, float]:
@@ -145,7 +149,9 @@ class ServeArgs:
             except ValueError:
                 raise refuse("goodput", f"takes METRIC:MILLISECONDS, got {entry!r}") from None
             if name not in OBJECTIVES or not found[name] >= 0:
-                raise refuse("goodput", f"knows {', '.join(OBJECTIVES)} and limits of 0 or more, got {entry!r}")
+                raise refuse(
+                    "goodput", f"knows {', '.join(OBJECTIVES)} and limits of 0 or more, got {entry!r}"
+                )
         return found
 
     @property
@@ -187,7 +193,7 @@ def run(words: list[str]) -> int:
     parser = make_parser(
         "serve", "Load a running server and report what its clients saw.", ServeArgs, DatasetArgs, LoadArgs
     )
-    parsed = parser.parse_args(words)
+    parsed = parse_words(parser, words)
     test = LoadTest(
         ServeArgs(**values_from(parsed, ServeArgs)),
         DatasetArgs(**values_from(parsed, DatasetArgs)),
@@ -195,7 +201,7 @@ def run(words: list[str]) -> int:
     )
     test.check()
     report, result = measure(test)
-    print("\n".join(report.lines(test.serve.percentile_metrics, _settings(test.load))))
+    print("\n".join(report.lines(test.serve.metrics, _settings(test.load))))
     if test.serve.save_result:
         print(f"Written to {_write(test, result)}")
     return 1 if report.failed else 0
@@ -216,12 +222,15 @@ def measure(test: LoadTest) -> tuple[LoadReport, dict[str, Any]]:
     model = args.model or served_model(args.url, headers)
     tokenizer = load_model_tokenizer(args.tokenizer, model)
     samples = load_samples(test.dataset, tokenizer, args.seed, as_text=args.way.as_text)
+    # Others than those that are measured, which must not lie in the server's prefix cache.
+    fewer = dataclasses.replace(test.dataset, num_prompts=args.num_warmups + 1)
+    warmups = load_samples(fewer, tokenizer, args.seed + 1, as_text=args.way.as_text)
 
     async def send(sample: Sample) -> Outcome:
         body = args.way.body(model, sample, args.extra)
         return await ask(target, body, len(sample.token_ids), time.perf_counter)
 
-    outcomes, duration = event_loop_run()(partial(_run, test, samples, send))
+    outcomes, duration = event_loop_run()(partial(_run, test, warmups, samples, send))
     _show_errors(outcomes)
     report = LoadReport.of(outcomes, duration, args.percents, args.objectives)
     return report, result_file(test, model, report, outcomes)
@@ -242,11 +251,15 @@ def event_loop_run() -> AnyRun:
     return lambda main: uvloop.run(main())
 
 
-async def _run(test: LoadTest, samples: list[Sample], send: Send) -> tuple[list[Outcome], float]:
+async def _run(
+    test: LoadTest, warmups: list[Sample], samples: list[Sample], send: Send
+) -> tuple[list[Outcome], float]:
     args = test.serve
     if args.ready_check_timeout_sec:
-        await wait_until_it_answers(lambda: send(samples[0]), args.ready_check_timeout_sec, time.perf_counter)
-    warmups = [samples[index % len(samples)] for index in range(args.num_warmups)]
+        await wait_until_it_answers(
+            lambda: send(warmups[-1]), args.ready_check_timeout_sec, time.perf_counter
+        )
+    warmups = warmups[: args.num_warmups]
     limit = test.load.max_concurrency
     await run_load(warmups, [0.0] * len(warmups), send, clock=time.perf_counter, max_concurrency=limit)
     times = arrival_times(test.load, len(samples), args.seed)
@@ -320,7 +333,7 @@ def result_file(
     }
     ramp = ("ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps")
     result |= {name: getattr(load, name) for name in ramp if load.ramp_up_strategy}
-    result |= report.to_json(args.percentile_metrics)  # type: ignore[arg-type]
+    result |= report.to_json(args.metrics)
     return result | (_details(outcomes) if args.save_detailed else {})
 
 

@@ -11,6 +11,7 @@ from octavo.entrypoints.bench.arguments import check_at_least, make_parser, refu
 from octavo.entrypoints.bench.offline import write_json
 from octavo.entrypoints.bench.report import percentile
 from octavo.entrypoints.bench.server_process import COMMAND, running_server
+from octavo.entrypoints.cli.main import parse_words
 
 PERCENTILES = (10, 50, 90, 99)
 EPILOG = """All other flags go to `octavo serve`: octavo bench startup MODEL --threads 2.
@@ -33,7 +34,9 @@ class StartupArgs:
 
 def run(words: list[str]) -> int:
     """Measure and print."""
-    parser = make_parser("startup", "From the command `octavo serve` to ready and to the first token.", StartupArgs)
+    parser = make_parser(
+        "startup", "From the command `octavo serve` to ready and to the first token.", StartupArgs
+    )
     parser.epilog = EPILOG
     parsed, flags = parser.parse_known_args(words)
     args = StartupArgs(**values_from(parsed, StartupArgs))
@@ -64,7 +67,7 @@ def check_serve_flags(flags: list[str]) -> None:
 
     parser = argparse.ArgumentParser(prog="octavo serve", usage="octavo serve [MODEL] [OPTIONS]")
     serve.add_arguments(parser)
-    parser.parse_args(flags)
+    parse_words(parser, flags)
     for flag in flags:
         if flag.partition("=")[0] in ("--host", "--port"):
             raise refuse(flag.partition("=")[0][2:], "is chosen by the benchmark")

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -86,9 +86,8 @@ class StreamProtocol(asyncio.Protocol):
         self._now = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._request)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._now = self._clock()
@@ -129,7 +128,10 @@ async def ask(target: Target, body: Mapping[str, Any], prompt_len: int, clock: C
     done: asyncio.Future[None] = loop.create_future()
     try:
         transport, _ = await loop.create_connection(
-            lambda: StreamProtocol(request, recorder, clock, done), target.host, target.port, ssl=target.tls or None
+            lambda: StreamProtocol(request, recorder, clock, done),
+            target.host,
+            target.port,
+            ssl=target.tls or None,
         )
     except OSError as error:
         recorder.outcome.error = f"no connection to {target.host}:{target.port} ({error})"

@@ -17,6 +17,7 @@ from octavo.engine.flags import values_from
 from octavo.entrypoints.bench.arguments import check_at_least, make_parser, refuse
 from octavo.entrypoints.bench.grid import Setting, name_of, read_grid, to_flags
 from octavo.entrypoints.bench.server_process import COMMAND, running_server
+from octavo.entrypoints.cli.main import parse_words
 from octavo.lib.errors import OctavoError
 
 BENCH = (sys.executable, "-m", "octavo.entrypoints.cli.main", "bench", "serve")
@@ -82,7 +83,7 @@ def run(words: list[str]) -> int:
             f"--{kind}-param", action="append", metavar="NAME=V,V", help=f"values of {what}; may be repeated"
         )
     parser.add_argument("-o", dest="output_dir", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    parsed = parser.parse_args(words)
+    parsed = parse_words(parser, words)
     args = SweepArgs(**values_from(parsed, SweepArgs))
     check_at_least(args, num_runs=1, server_ready_timeout=0)
     points = make_points(args, parsed.serve_param, parsed.bench_param)
@@ -157,7 +158,8 @@ def summarise(args: SweepArgs, points: Sequence[Point]) -> list[dict[str, Any]]:
         results = [result for run in range(args.num_runs) if (result := read_result(point.file(run)))]
         if results:
             records.append(
-                {"serve": dict(point.serve), "bench": dict(point.bench), "runs": len(results)} | _medians(results)
+                {"serve": dict(point.serve), "bench": dict(point.bench), "runs": len(results)}
+                | _medians(results)
             )
     return records
 
@@ -166,7 +168,9 @@ def _medians(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def figure(name: str) -> bool:
         return all(type(result.get(name)) in (int, float) for result in results)
 
-    return {name: statistics.median(result[name] for result in results) for name in results[0] if figure(name)}
+    return {
+        name: statistics.median(result[name] for result in results) for name in results[0] if figure(name)
+    }
 
 
 def _run_loads(args: SweepArgs, points: Sequence[Point], port: int, run_bench: Callable[..., str]) -> int:
@@ -207,7 +211,9 @@ def _commands(args: SweepArgs, points: Sequence[Point]) -> list[list[str]]:
         if server not in lines:
             lines.append(server)
         load = [*shlex.split(args.bench_cmd), *to_flags(point.bench)]
-        lines += [[*load, *_load_words(args, point, run, "PORT")[-7:]] for run in point.missing(args.num_runs)]
+        lines += [
+            [*load, *_load_words(args, point, run, "PORT")[-7:]] for run in point.missing(args.num_runs)
+        ]
     return lines
 
 

@@ -11,6 +11,7 @@ from octavo.engine.flags import values_from
 from octavo.entrypoints.bench.arguments import check_at_least, make_parser
 from octavo.entrypoints.bench.datasets import DatasetArgs, Sample, load_samples
 from octavo.entrypoints.bench.offline import check_length, load_engine, write_json
+from octavo.entrypoints.cli.main import parse_words
 
 if TYPE_CHECKING:
     from octavo import LLM
@@ -38,7 +39,7 @@ def run(words: list[str]) -> int:
     parser = make_parser("throughput", description, ThroughputArgs, DatasetArgs)
     EngineArgs.add_cli_args(parser)
     parser.set_defaults(enable_prefix_caching=False)
-    parsed = parser.parse_args(words)
+    parsed = parse_words(parser, words)
     args = ThroughputArgs(**values_from(parsed, ThroughputArgs))
     dataset = DatasetArgs(**values_from(parsed, DatasetArgs))
     check_at_least(args, n=1, num_warmups=0)

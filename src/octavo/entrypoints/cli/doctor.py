@@ -10,12 +10,19 @@ from collections.abc import Callable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--bench",
+        action="store_true",
+        help="instead: the most that the processor and the memory give the kernels",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print each finding. Exit code 1 if something keeps Octavo from running."""
     import json
 
+    if args.bench:
+        return _bench(as_json=args.json)
     findings = {name: _attempt(look) for name, look in LOOKS.items()}
     failed = [name for name, (good, _) in findings.items() if not good]
     if args.json:
@@ -28,6 +35,19 @@ def run(args: argparse.Namespace) -> int:
         for name, (good, value) in findings.items():
             print(f"{'ok  ' if good else 'FAIL'} {name:15}{value}")
     return 1 if failed else 0
+
+
+def _bench(*, as_json: bool) -> int:
+    import json
+
+    from octavo.entrypoints.bench.roof import measure_roof
+
+    if as_json:
+        print(json.dumps([figure.to_json() for figure in measure_roof()], indent=2))
+        return 0
+    for figure in measure_roof():
+        print(figure.line(), flush=True)
+    return 0
 
 
 def _attempt(look: Callable[[], str]) -> tuple[bool, str]:

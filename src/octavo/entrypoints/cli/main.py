@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "answer one prompt, or chat in the terminal, without a server",
     "chat": "chat with a running server",
     "complete": "complete text with a running server",
+    "bench": "measure latency, throughput, a server under load, start-up",
     "models": "list what can be run",
     "doctor": "look at this machine and this installation",
 }
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     command.add_arguments(parser)
     try:
-        return command.run(_parse(parser, words[1:]))
+        return command.run(parse_words(parser, words[1:]))
     except OctavoError as error:
         print(f"octavo: {error.message}", file=sys.stderr)
         return 1
@@ -73,8 +74,10 @@ def _open_standard_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+def parse_words(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Flags and plain words in any order; an unknown flag ends the program with the known one that looks like it."""
+    if any(action.nargs == argparse.REMAINDER for action in parser._actions):
+        return parser.parse_args(words)  # a command with commands of its own, which read the rest
     known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     args, rest = parser.parse_known_intermixed_args(words)
     if rest:
