@@ -13,7 +13,7 @@ from octavo import ops
 from octavo.compilation import StepProgram
 from octavo.compilation.buffers import BufferPool
 from octavo.lib.errors import NotSupportedError
-from octavo.ops.program import PageInputs, Program, StepInputs
+from octavo.ops.program import OpTime, PageInputs, Program, StepInputs, op_times, ops_are_timed
 
 ROWS, HIDDEN, VOCAB = 40, 64, 100
 
@@ -99,6 +99,30 @@ def test_a_timed_run_names_each_op(model: Model) -> None:
     assert [name for name, _ in timed] == ["embedding", "scale"]
     assert all(nanoseconds >= 0 for _, nanoseconds in timed)
     assert torch.equal(kept, ops.scale(ops.embedding(example.token_ids, model.embedding), 2.0))
+
+
+def test_ops_are_timed_with_the_weights_that_they_read(model: Model) -> None:
+    """Whole matrices count, rows of the embedding do not; the bits are those of a plain run."""
+    example = inputs(4)
+    program = Program(example)
+    with program.record(torch.empty):
+        out = ops.linear(ops.embedding(example.token_ids, model.embedding), [model.qkv, model.gate_up])
+    program.run(example)
+    plain = out.clone()
+    out.zero_()
+    seen: list[tuple[int, list[OpTime]]] = []
+    with op_times(lambda rows, times: seen.append((rows, times))):
+        assert ops_are_timed()
+        program.run(example)
+    program.run(example)
+    assert torch.equal(out, plain)
+    [(rows, times)] = seen
+    assert rows == 4
+    assert [(op.name, op.weight_bytes) for op in times] == [
+        ("embedding", 0),
+        ("linear", model.qkv.nbytes + model.gate_up.nbytes),
+    ]
+    assert not ops_are_timed()
 
 
 def test_recording_runs_nothing(model: Model) -> None:

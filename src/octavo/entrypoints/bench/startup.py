@@ -65,7 +65,9 @@ def check_serve_flags(flags: list[str]) -> None:
     """
     from octavo.entrypoints.cli import serve
 
-    parser = argparse.ArgumentParser(prog="octavo serve", usage="octavo serve [MODEL] [OPTIONS]")
+    parser = argparse.ArgumentParser(
+        prog="octavo serve", usage="octavo serve [MODEL] [OPTIONS]", allow_abbrev=False
+    )
     serve.add_arguments(parser)
     parse_words(parser, flags)
     for flag in flags:

@@ -192,10 +192,15 @@ def _run_bench(words: Sequence[str]) -> str:
     return "" if answer.returncode == 0 else (answer.stderr.strip().splitlines() or ["failed"])[-1]
 
 
-def _load_words(args: SweepArgs, point: Point, run: int, port: int | str) -> list[str]:
+def _load_words(args: SweepArgs, point: Point, run: int, port: int) -> list[str]:
+    command = _command(args.bench_cmd, "octavo bench serve", BENCH)
+    return [*command, *_load_flags(point, run, port)]
+
+
+def _load_flags(point: Point, run: int, port: int | str) -> list[str]:
     where = ["--base-url", f"http://127.0.0.1:{port}", "--disable-tqdm"]
-    file = ["--save-result", "--result-dir", str(point.folder), "--result-filename", f"run={run}.json"]
-    return [*_command(args.bench_cmd, "octavo bench serve", BENCH), *to_flags(point.bench), *where, *file]
+    file = ["--save-result", "--result-dir", str(point.folder), "--result-filename", point.file(run).name]
+    return [*to_flags(point.bench), *where, *file]
 
 
 def _command(text: str, ours: str, command: Sequence[str]) -> tuple[str, ...]:
@@ -210,10 +215,8 @@ def _commands(args: SweepArgs, points: Sequence[Point]) -> list[list[str]]:
         server = [*shlex.split(args.serve_cmd), *to_flags(point.serve)]
         if server not in lines:
             lines.append(server)
-        load = [*shlex.split(args.bench_cmd), *to_flags(point.bench)]
-        lines += [
-            [*load, *_load_words(args, point, run, "PORT")[-7:]] for run in point.missing(args.num_runs)
-        ]
+        load = shlex.split(args.bench_cmd)
+        lines += [[*load, *_load_flags(point, run, "PORT")] for run in point.missing(args.num_runs)]
     return lines
 
 
