@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.assets import smollm2_gguf
 
+from octavo.config.env import environment
 from octavo.entrypoints.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _own_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The command sets logging up for its process, which here is that of other tests too."""
+    monkeypatch.setenv("OCTAVO_LOGGING_LEVEL", "WARNING")
+    logger = logging.getLogger("octavo")
+    before = list(logger.handlers), logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
+    environment.cache_clear()
+
 
 SMALL = ["--max-model-len", "256", "--max-num-seqs", "8"]
 

@@ -106,7 +106,8 @@ def test_ops_are_timed_with_the_weights_that_they_read(model: Model) -> None:
     example = inputs(4)
     program = Program(example)
     with program.record(torch.empty):
-        out = ops.linear(ops.embedding(example.token_ids, model.embedding), [model.qkv, model.gate_up])
+        hidden = ops.embedding(example.token_ids, model.embedding)  # held: the program writes there
+        out = ops.linear(hidden, [model.qkv, model.gate_up])
     program.run(example)
     plain = out.clone()
     out.zero_()
