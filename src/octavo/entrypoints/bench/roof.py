@@ -35,8 +35,8 @@ class Figure:
     unit: str
 
     def line(self) -> str:
-        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"{self.name:24}{self.isa:14}{threads:>12}{self.value:12,.1f} {self.unit}"
+        threads = f"{self.threads:4} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.name:24}{self.isa:14}{threads:14}{self.value:10,.1f} {self.unit}"
 
     def to_json(self) -> dict[str, str | int | float]:
         return {
