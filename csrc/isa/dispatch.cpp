@@ -18,7 +18,7 @@ namespace {
 struct CpuFeatures {
   bool avx2 = false;        // AVX2, FMA, F16C and ymm state
   bool avx512vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI and zmm state
-  bool amx = false;         // AMX-INT8, tile state, and the kernel's leave to use it
+  bool amx = false;         // AMX-INT8 and -BF16, tile state, and the kernel's leave to use it
 };
 
 uint64_t extended_state() {
@@ -27,7 +27,7 @@ uint64_t extended_state() {
   return uint64_t(high) << 32 | low;
 }
 
-constexpr uint32_t kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+constexpr uint32_t kAmxBF16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
 constexpr uint64_t kTileState = 0x60000;
 
 // Linux gives a process the large tile state only when asked (ARCH_REQ_XCOMP_PERM).
@@ -52,8 +52,8 @@ CpuFeatures detect() {
   const bool zmm_saved = (state & 0xe6) == 0xe6;
   const bool avx512 = (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
   cpu.avx512vnni = cpu.avx2 && zmm_saved && avx512 && (c & bit_AVX512VNNI);
-  cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxInt8) && (state & kTileState) == kTileState &&
-            may_use_tiles();
+  cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxInt8) && (d & kAmxBF16) &&
+            (state & kTileState) == kTileState && may_use_tiles();
   return cpu;
 }
 #endif

@@ -10,6 +10,8 @@
 #include "kernels/linear_super.h"
 #if defined(OCTAVO_TILES)
 #include "kernels/linear_tiles.h"
+
+#include "kernels/linear_float_tiles.h"
 #endif
 
 namespace octavo {
@@ -23,6 +25,8 @@ template <class Layout>
 using BestSuperKernel = TiledSuperKernel<Layout>;
 constexpr auto kQuantiseBlock32 = quantise_tiled_block32;
 constexpr auto kQuantiseBlock256 = quantise_tiled_block256;
+constexpr auto kSplitRows = split_rows;
+constexpr auto kLinearBF16 = SplitKernel::run;
 constexpr int64_t kTiledFrom = kMinTileRows;
 #else
 template <class Layout>
@@ -31,16 +35,20 @@ template <class Layout>
 using BestSuperKernel = SuperKernel<Layout>;
 constexpr auto kQuantiseBlock32 = quantise_rows_block32;
 constexpr auto kQuantiseBlock256 = quantise_rows_block256;
+constexpr void (*kSplitRows)(const ActivationRows&, int64_t, int64_t) = nullptr;
+constexpr auto kLinearBF16 = FloatKernel<PackedBF16>::run;
 constexpr int64_t kTiledFrom = INT64_MAX;
 #endif
 
 inline void fill_linear(LinearKernels& table) {
   table.quantise[kRowsFloat] = nullptr;
+  table.quantise[kRowsBF16] = kSplitRows;
   table.quantise[kRowsBlock32] = kQuantiseBlock32;
   table.quantise[kRowsBlock256] = kQuantiseBlock256;
-  table.tiled_from = kTiledFrom;
+  for (int64_t& from : table.tiled_from) from = kTiledFrom;
+  table.tiled_from[kRowsBF16] = 17;  // fewer rows are one tile, as high as they need
   table.linear[kF32] = FloatKernel<PackedF32>::run;
-  table.linear[kBF16] = FloatKernel<PackedBF16>::run;
+  table.linear[kBF16] = kLinearBF16;
   table.linear[kF16] = FloatKernel<PackedF16>::run;
   table.linear[kQ4_0] = BestBlockKernel<LayoutQ4_0>::run;
   table.linear[kQ4_1] = BestBlockKernel<LayoutQ4_1>::run;

@@ -101,8 +101,9 @@ template <class T, bool Pairs>
 constexpr Packer float_packer(const char* name) {
   constexpr int step = Pairs ? 2 : 1;
   using P = FloatPacker<T, Pairs>;
-  return {
-      {name, kRowsFloat, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))}, P::pack_panel, P::read_row};
+  return {{name, Pairs ? kRowsBF16 : kRowsFloat, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))},
+          P::pack_panel,
+          P::read_row};
 }
 
 template <class Layout, class Block>

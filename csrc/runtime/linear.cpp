@@ -40,11 +40,16 @@ constexpr int64_t kRowsRead = 15;
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+int64_t row_bytes(RowForm form, int64_t cols) {
+  if (form == kRowsBF16) return (cols + 31) / 32 * kSplitBytes;  // rows lie in tiles
+  const int64_t bytes = form == kRowsBlock32 ? (cols + 63) / 64 * 2 * int64_t(sizeof(RowBlock32))
+                                             : cols / 256 * int64_t(sizeof(RowBlock256));
+  return round_up(bytes, 64) + 64;  // not a power of two: rows would all fall on the same cache sets
+}
+
 void quantise(RowForm form, ActivationRows& a, Workspace& workspace) {
-  const int64_t bytes = form == kRowsBlock32 ? (a.cols + 63) / 64 * 2 * int64_t(sizeof(RowBlock32))
-                                             : a.cols / 256 * int64_t(sizeof(RowBlock256));
-  a.row_bytes = round_up(bytes, 64) + 64;  // not a power of two: rows would all fall on the same cache sets
-  a.tiled = a.rows >= kernels().linear.tiled_from;
+  a.row_bytes = row_bytes(form, a.cols);
+  a.tiled = a.rows >= kernels().linear.tiled_from[form];
   a.blocks = workspace.reserve((a.rows + kRowsRead) * a.row_bytes);
   const auto kernel = kernels().linear.quantise[form];
   const int64_t grain = std::max<int64_t>(1, 16384 / a.cols);  // below, another thread is not worth waking
@@ -111,7 +116,7 @@ int64_t rows_per_chunk(int64_t rows, int64_t panels, int threads) {
 // Panels that go to a thread at a time: a few share what a kernel reads of the rows. Float kernels also run
 // up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen.
 int64_t panels_together(RowForm form, int64_t rows, int64_t panels, int threads) {
-  if (form != kRowsFloat) return rows <= 2 ? 4 : 1;
+  if (form != kRowsFloat && form != kRowsBF16) return rows <= 2 ? 4 : 1;
   if (rows <= 16) return 4;
   const int64_t share = (panels + threads - 1) / threads, pieces = (share + 15) / 16;
   return round_up((share + pieces - 1) / pieces, 2);
@@ -140,7 +145,8 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
   for (int i = 0; i < count; ++i) {
     const PackedMatrix& w = *weights[i];
     const RowForm form = format_info(w.format()).rows;
-    if (form != kRowsFloat && forms[form].blocks == nullptr) quantise(form, forms[form], workspaces[form]);
+    if (kernels().linear.quantise[form] != nullptr && forms[form].blocks == nullptr)
+      quantise(form, forms[form], workspaces[form]);
     parts[i] = {{w.view(), forms[form], out, out_stride, bias}, w.format(), w.panels()};
     out += w.rows();
     if (bias != nullptr) bias += w.rows();

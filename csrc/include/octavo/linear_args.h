@@ -46,6 +46,9 @@ struct TileBlock256 {
   float scale[16];
 };
 
+// Bytes of 32 k of a row in two bfloat16 parts (kernels/linear_float_tiles.h).
+constexpr int64_t kSplitBytes = 128;
+
 // The step's rows, and what `quantise` made of them: row r is a sequence of row blocks from blocks + r *
 // row_bytes on, padded with zeros to the format's super-block. x_stride is in elements.
 struct ActivationRows {
@@ -69,12 +72,12 @@ struct LinearArgs {
 };
 
 struct LinearKernels {
-  // Quantises rows [begin, end) of a.x into a.blocks.
+  // Quantises rows [begin, end) of a.x into a.blocks; null where the kernels read a.x.
   void (*quantise[kRowFormCount])(const ActivationRows& a, int64_t begin, int64_t end);
   // Computes panels [begin, end).
   void (*linear[kFormatCount])(const LinearArgs& args, int64_t begin, int64_t end);
-  // Quantised rows are tiled from so many rows on.
-  int64_t tiled_from;
+  // Rows are tiled from so many rows on.
+  int64_t tiled_from[kRowFormCount];
 };
 
 }  // namespace octavo

@@ -37,7 +37,7 @@ enum Format : int32_t {
 };
 
 // The form in which a format wants its activations.
-enum RowForm : int32_t { kRowsFloat, kRowsBlock32, kRowsBlock256, kRowFormCount };
+enum RowForm : int32_t { kRowsFloat, kRowsBF16, kRowsBlock32, kRowsBlock256, kRowFormCount };
 
 namespace {
 

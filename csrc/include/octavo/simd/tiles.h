@@ -1,9 +1,10 @@
-// Matrix tiles of AMX-INT8: eight registers of 16 rows x 64 bytes, and one exact product of signed bytes.
+// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes, an exact product of signed bytes (AMX-INT8),
+// and one of bfloat16 (AMX-BF16).
 //
-//   tiles 0..3  sums, 16 rows x 16 int32      tiles 4, 5  left operands      tiles 6, 7  right operands
+//   tiles 0..3  sums, 16 rows x 16 lanes      tiles 4, 5  left operands      tiles 6, 7  right operands
 //
-// A right operand's row is a packed line: 16 outputs x 4 k. OCTAVO_EMULATED replaces the registers by memory,
-// for tests on other machines.
+// A right operand's row is a packed line: 16 outputs x 4 k of bytes, 2 k of bfloat16. OCTAVO_EMULATED
+// replaces the registers by memory, for tests on other machines.
 #pragma once
 
 #if !defined(OCTAVO_EMULATED)
@@ -22,12 +23,12 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// For products over `k` (32 or 64) bytes.
-inline TileConfig tile_config(int k) {
+// For products of `rows` rows over `k` (32 or 64) bytes.
+inline TileConfig tile_config(int k, int rows) {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
     config.bytes_per_row[t] = uint16_t(t == 4 || t == 5 ? k : 64);
-    config.rows[t] = uint8_t(t >= 6 ? k / 4 : 16);
+    config.rows[t] = uint8_t(t >= 6 ? k / 4 : rows);
   }
   return config;
 }
@@ -37,7 +38,7 @@ inline TileConfig tile_config(int k) {
 thread_local TileConfig current_config;
 alignas(64) thread_local int8_t tile_memory[8][16][64];
 
-inline void tiles_begin(int k) { current_config = tile_config(k); }
+inline void tiles_begin(int k, int rows = 16) { current_config = tile_config(k, rows); }
 inline void tiles_end() {}
 template <int T>
 inline void tile_zero() {
@@ -51,7 +52,9 @@ inline void tile_load(const void* p, int64_t stride) {
 }
 template <int T>
 inline void tile_store(void* p, int64_t stride) {
-  for (int r = 0; r < 16; ++r) memcpy(static_cast<char*>(p) + r * stride, tile_memory[T][r], 64);
+  for (int r = 0; r < current_config.rows[T]; ++r) {
+    memcpy(static_cast<char*>(p) + r * stride, tile_memory[T][r], 64);
+  }
 }
 // sum[m][n] += left[m][k] * right[k / 4][4 n + k % 4]
 template <int Sum, int Left, int Right>
@@ -67,12 +70,33 @@ inline void tile_dot() {
     }
   }
 }
+// Of bfloat16 pairs: the products over even k are summed in order, so are those over odd k, then both and the
+// sum added. (Subnormals are zero on the hardware only.)
+template <int Sum, int Left, int Right>
+inline void tile_dot_bf16() {
+  for (int m = 0; m < current_config.rows[Sum]; ++m) {
+    uint16_t left[32];
+    float sums[16];
+    memcpy(left, tile_memory[Left][m], sizeof left);
+    memcpy(sums, tile_memory[Sum][m], sizeof sums);
+    for (int n = 0; n < 16; ++n) {
+      float part[2] = {0.0f, 0.0f};
+      for (int k = 0; k < 32; ++k) {
+        uint16_t right;
+        memcpy(&right, &tile_memory[Right][k / 2][4 * n + 2 * (k % 2)], 2);
+        part[k % 2] += bf16_to_float(left[k]) * bf16_to_float(right);
+      }
+      sums[n] += part[0] + part[1];
+    }
+    memcpy(tile_memory[Sum][m], sums, sizeof sums);
+  }
+}
 
 #else
 
 // In assembly rather than by intrinsics: GCC 12's do not say which memory they touch.
-inline void tiles_begin(int k) {
-  const TileConfig config = tile_config(k);
+inline void tiles_begin(int k, int rows = 16) {
+  const TileConfig config = tile_config(k, rows);
   asm volatile("ldtilecfg %0" ::"m"(config));
 }
 inline void tiles_end() { asm volatile("tilerelease"); }
@@ -91,6 +115,10 @@ inline void tile_store(void* p, int64_t stride) {
 template <int Sum, int Left, int Right>
 inline void tile_dot() {
   asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
+}
+template <int Sum, int Left, int Right>
+inline void tile_dot_bf16() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
 }
 
 #endif
