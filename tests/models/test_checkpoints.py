@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from octavo import ops
 from octavo.lib.errors import CheckpointError
 from octavo.models import registry
 from octavo.models.hf_config import HFConfig
@@ -60,7 +61,9 @@ def test_half_storage(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     decoder = tiny.load(tmp_path, 96)
     [tokens], [rows] = generate(decoder, [PROMPT], 24)
     expected = tiny.reference_logits(tiny.rounded_reference(name, dtype), tokens[: len(rows)])
-    assert (rows - expected).abs().max() < 1e-4
+    # On tiles of bfloat16 an activation has 16 bits of mantissa (csrc/kernels/linear_float_tiles.h).
+    on_tiles = dtype is torch.bfloat16 and ops.isa() == "amx"
+    assert (rows - expected).abs().max() < (1e-3 if on_tiles else 1e-4)
     assert tokens[40:] == expected[39:].argmax(dim=-1).tolist()
     assert decoder.weight_bytes < 0.6 * sum(4 * value.numel() for value in tensors.values())
 
