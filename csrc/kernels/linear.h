@@ -9,7 +9,8 @@
 #include "kernels/linear_float.h"
 #include "kernels/linear_super.h"
 #if defined(OCTAVO_TILES)
-#include "kernels/linear_tiles.h"
+#include "kernels/linear_block_tiles.h"
+#include "kernels/linear_super_tiles.h"
 
 #include "kernels/linear_float_tiles.h"
 #endif
@@ -23,7 +24,6 @@ template <class Layout>
 using BestBlockKernel = TiledBlockKernel<Layout>;
 template <class Layout>
 using BestSuperKernel = TiledSuperKernel<Layout>;
-constexpr auto kQuantiseBlock32 = quantise_tiled_block32;
 constexpr auto kQuantiseBlock256 = quantise_tiled_block256;
 constexpr auto kSplitRows = split_rows;
 constexpr auto kLinearBF16 = SplitKernel::run;
@@ -33,7 +33,6 @@ template <class Layout>
 using BestBlockKernel = BlockKernel<Layout>;
 template <class Layout>
 using BestSuperKernel = SuperKernel<Layout>;
-constexpr auto kQuantiseBlock32 = quantise_rows_block32;
 constexpr auto kQuantiseBlock256 = quantise_rows_block256;
 constexpr void (*kSplitRows)(const ActivationRows&, int64_t, int64_t) = nullptr;
 constexpr auto kLinearBF16 = FloatKernel<PackedBF16>::run;
@@ -43,9 +42,10 @@ constexpr int64_t kTiledFrom = INT64_MAX;
 inline void fill_linear(LinearKernels& table) {
   table.quantise[kRowsFloat] = nullptr;
   table.quantise[kRowsBF16] = kSplitRows;
-  table.quantise[kRowsBlock32] = kQuantiseBlock32;
+  table.quantise[kRowsBlock32] = quantise_rows_block32;
   table.quantise[kRowsBlock256] = kQuantiseBlock256;
-  for (int64_t& from : table.tiled_from) from = kTiledFrom;
+  table.tiled_from[kRowsFloat] = table.tiled_from[kRowsBlock32] = INT64_MAX;
+  table.tiled_from[kRowsBlock256] = kTiledFrom;
   table.tiled_from[kRowsBF16] = 17;  // fewer rows are one tile, as high as they need
   table.linear[kF32] = FloatKernel<PackedF32>::run;
   table.linear[kBF16] = kLinearBF16;

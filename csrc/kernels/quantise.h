@@ -7,39 +7,73 @@ namespace OCTAVO_ISA {
 namespace {
 
 // As llama.cpp stores it; where that would be infinite, x itself.
-inline float round_to_f16(float x) {
-  const bool fits = x < 65520.0f && x > -65520.0f;
-  return fits ? f16_to_float(float_to_f16(x)) : x;
+inline f32x16 round_to_f16(f32x16 x) {
+  uint16_t bits[16];
+  store_f16(bits, x);
+  return select(less(abs(x), broadcast(65520.0f)), load_f16(bits), x);
 }
 
 inline f32x16 load_upto(const float* x, int64_t left) {
   return left >= 16 ? load(x) : left > 0 ? load_tail(x, int(left)) : zero_f32();
 }
 
+// Sixteen blocks at a time, so that what is one number a block takes one operation for all.
+constexpr int kBlocksTogether = 16;
+
+struct Extremes32 {
+  float amax[kBlocksTogether] = {};
+  float poison[kBlocksTogether] = {};  // 0, or NaN where x holds a NaN or an infinity: it must surface
+
+  void find(const float* x, int64_t left, int count) {
+    const f32x16 infinity = broadcast(__builtin_inff());
+    for (int b = 0; b < count; ++b) {
+      const f32x16 x0 = abs(load_upto(x + 32 * b, left - 32 * b));
+      const f32x16 x1 = abs(load_upto(x + 32 * b + 16, left - 32 * b - 16));
+      amax[b] = reduce_max(max(x0, x1));
+      const mask16 finite = mask_and(less(x0, infinity), less(x1, infinity));
+      poison[b] = mask_bits(finite) == 0xffffu ? 0.0f : __builtin_nanf("");
+    }
+  }
+};
+
+// Returns the sum of q.
+inline int32_t quantise_values32(const float* x, int64_t left, float inverse, int8_t* q) {
+  const i32x16 q0 = to_i32(mul(load_upto(x, left), broadcast(inverse)));
+  const i32x16 q1 = to_i32(mul(load_upto(x + 16, left - 16), broadcast(inverse)));
+  store_i8(q, q0);
+  store_i8(q + 16, q1);
+  return reduce_add(add(q0, q1));
+}
+
 // d = amax / 127 rounded to f16, q = nearest_even(x * (127 / amax)), fsum = f16(d * sum q) with the unrounded
-// d. A block so small that d rounds to zero is zero. A NaN or infinity in x makes the whole block NaN: it
-// must surface.
-inline void quantise_block32(const float* x, int64_t left, RowBlock32& out) {
-  const f32x16 x0 = load_upto(x, left), x1 = load_upto(x + 16, left - 16);
-  const float amax = reduce_max(max(abs(x0), abs(x1)));
-  const float poison = reduce_add(fma(x0, zero_f32(), mul(x1, zero_f32())));  // 0, or NaN
-  const float d = amax / 127.0f;
-  const float d16 = round_to_f16(d) + poison;
-  const f32x16 inverse = broadcast(d16 > 0.0f ? 127.0f / amax : 0.0f);
-  const i32x16 q0 = to_i32(mul(x0, inverse)), q1 = to_i32(mul(x1, inverse));
-  store_i8(out.q, q0);
-  store_i8(out.q + 16, q1);
-  out.sum = reduce_add(add(q0, q1));
-  out.scale = d16;
-  out.fsum = round_to_f16(d * float(out.sum)) + poison;
+// d. A block so small that d rounds to zero is zero.
+inline void quantise_blocks32(const float* x, int64_t left, int count, RowBlock32* out) {
+  Extremes32 found;
+  found.find(x, left, count);
+  const f32x16 amax = load(found.amax), poison = load(found.poison), zero = zero_f32();
+  const f32x16 d = div(amax, broadcast(127.0f)), d16 = add(round_to_f16(d), poison);
+  float inverse[kBlocksTogether], scale[kBlocksTogether], fsum[kBlocksTogether];
+  int32_t sum[kBlocksTogether] = {};
+  store(scale, d16);
+  store(inverse, select(less(zero, d16), div(broadcast(127.0f), amax), zero));
+  for (int b = 0; b < count; ++b) sum[b] = quantise_values32(x + 32 * b, left - 32 * b, inverse[b], out[b].q);
+  store(fsum, add(round_to_f16(mul(d, to_f32(load(sum)))), poison));
+  for (int b = 0; b < count; ++b) {
+    out[b].scale = scale[b];
+    out[b].fsum = fsum[b];
+    out[b].sum = sum[b];
+  }
 }
 
 inline void quantise_rows_block32(const ActivationRows& a, int64_t begin, int64_t end) {
   const int64_t count = (a.cols + 63) / 64 * 2;
   for (int64_t r = begin; r < end; ++r) {
     RowBlock32* out = reinterpret_cast<RowBlock32*>(a.blocks + r * a.row_bytes);
-    for (int64_t b = 0; b < count; ++b)
-      quantise_block32(a.x + r * a.x_stride + 32 * b, a.cols - 32 * b, out[b]);
+    const float* x = a.x + r * a.x_stride;
+    for (int64_t b = 0; b < count; b += kBlocksTogether) {
+      const int together = count - b < kBlocksTogether ? int(count - b) : kBlocksTogether;
+      quantise_blocks32(x + 32 * b, a.cols - 32 * b, together, out + b);
+    }
   }
 }
 

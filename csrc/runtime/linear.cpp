@@ -113,10 +113,10 @@ int64_t rows_per_chunk(int64_t rows, int64_t panels, int threads) {
   return std::max(round_up((rows + chunks - 1) / chunks, kMinChunkRows), kMinChunkRows);
 }
 
-// Panels that go to a thread at a time: a few share what a kernel reads of the rows. Float kernels also run
-// up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen.
+// Panels that go to a thread at a time: two or four share what a kernel reads of the rows. Float kernels also
+// run up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen.
 int64_t panels_together(RowForm form, int64_t rows, int64_t panels, int threads) {
-  if (form != kRowsFloat && form != kRowsBF16) return rows <= 2 ? 4 : 1;
+  if (form != kRowsFloat && form != kRowsBF16) return rows <= 2 ? 4 : 2;
   if (rows <= 16) return 4;
   const int64_t share = (panels + threads - 1) / threads, pieces = (share + 15) / 16;
   return round_up((share + pieces - 1) / pieces, 2);

@@ -13,7 +13,7 @@ from tests.ops.weights import QUANTISED, random_rows, random_weight, smallest_co
 from octavo import ops
 from octavo.ops.reference.linear import BLOCK32_FORMATS, rounded_rows
 
-ROWS = (1, 2, 3, 7, 8, 9, 16, 33, 64)
+ROWS = (1, 2, 3, 7, 8, 9, 16, 23, 33, 64)
 MIN_FORMATS = ("q4_1", "q5_1")
 
 
@@ -56,7 +56,7 @@ def test_bits_do_not_depend_on_rows_threads_or_isa(fmt: str) -> None:
     fmt=st.sampled_from(ops.FORMATS),
     outputs=st.integers(1, 70),
     blocks=st.integers(1, 7),
-    rows=st.integers(1, 40),
+    rows=st.integers(1, 80),
     seed=st.integers(0, 2**31),
 )
 def test_a_row_depends_on_itself_only(fmt: str, outputs: int, blocks: int, rows: int, seed: int) -> None:
@@ -101,7 +101,7 @@ def test_extremes_do_not_saturate(fmt: str, byte: int) -> None:
     x = torch.stack([one, -one, signs, one * 1e4])
     for isa in ops.available_isas():
         ops.set_isa(isa)
-        for rows in (x, x.repeat(4, 1)):
+        for rows in (x, x.repeat(4, 1), x.repeat(8, 1)):
             got = ops.linear(rows, [weight.packed]).double()
             exact = rounded_rows(rows, fmt) @ weight.values.double().T
             scale = rows.double().abs() @ weight.values.double().abs().T

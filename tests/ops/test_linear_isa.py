@@ -68,7 +68,7 @@ def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
     ops.set_isa(isa if (fmt, isa) == ("bf16", EMULATED_TILES) else "scalar")
     expected = ops.linear(x, [weight])
     ops.set_isa(isa)
-    for rows in (1, 2, 3, 7, 8, 9, 16, 33):
+    for rows in (1, 2, 3, 7, 8, 9, 16, 23, 33):
         assert torch.equal(ops.linear(x[:rows], [weight]), expected[:rows]), rows
 
 
@@ -78,7 +78,7 @@ def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
 @pytest.mark.usefixtures("emulated_avx512")
 def test_emulated_avx512_extremes(fmt: str, byte: int, isa: str) -> None:
     weight = random_weight(fmt, 16, 512, byte=byte).packed
-    x = torch.stack([torch.ones(512), -torch.ones(512), torch.tensor([1.0, -1.0]).repeat(256)]).repeat(4, 1)
+    x = torch.stack([torch.ones(512), -torch.ones(512), torch.tensor([1.0, -1.0]).repeat(256)]).repeat(8, 1)
     ops.set_isa("scalar")
     expected = ops.linear(x, [weight])
     ops.set_isa(isa)

@@ -34,12 +34,7 @@ struct RowBlock256 {
   int32_t padding[3];
 };
 
-// The same of 16 rows side by side, as tiles of a matrix unit want them.
-struct TileBlock32 {
-  int8_t q[16][32];
-  float scale[16];
-  float fsum[16];
-};
+// RowBlock256 of 16 rows side by side, as tiles of a matrix unit want them.
 struct TileBlock256 {
   int8_t q[4][16][64];  // 64 k at a time
   int32_t sums64[4][16];

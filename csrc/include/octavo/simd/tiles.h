@@ -1,5 +1,5 @@
-// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes, an exact product of signed bytes (AMX-INT8),
-// and one of bfloat16 (AMX-BF16).
+// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes, the exact product of signed bytes with signed or
+// unsigned ones (AMX-INT8), and one of bfloat16 (AMX-BF16).
 //
 //   tiles 0..3  sums, 16 rows x 16 lanes      tiles 4, 5  left operands      tiles 6, 7  right operands
 //
@@ -56,15 +56,15 @@ inline void tile_store(void* p, int64_t stride) {
     memcpy(static_cast<char*>(p) + r * stride, tile_memory[T][r], 64);
   }
 }
-// sum[m][n] += left[m][k] * right[k / 4][4 n + k % 4]
-template <int Sum, int Left, int Right>
+// sum[m][n] += left[m][k] * right[k / 4][4 n + k % 4], the right side of type Weight: int8_t or uint8_t.
+template <class Weight, int Sum, int Left, int Right>
 inline void tile_dot() {
-  for (int m = 0; m < 16; ++m) {
+  for (int m = 0; m < current_config.rows[Sum]; ++m) {
     for (int n = 0; n < 16; ++n) {
       int32_t sum;
       memcpy(&sum, &tile_memory[Sum][m][4 * n], 4);
       for (int k = 0; k < current_config.bytes_per_row[Left]; ++k) {
-        sum += tile_memory[Left][m][k] * tile_memory[Right][k / 4][4 * n + k % 4];
+        sum += tile_memory[Left][m][k] * Weight(tile_memory[Right][k / 4][4 * n + k % 4]);
       }
       memcpy(&tile_memory[Sum][m][4 * n], &sum, 4);
     }
@@ -112,9 +112,13 @@ template <int T>
 inline void tile_store(void* p, int64_t stride) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(T), "r"(p), "r"(stride) : "memory");
 }
-template <int Sum, int Left, int Right>
+template <class Weight, int Sum, int Left, int Right>
 inline void tile_dot() {
-  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
+  if constexpr (Weight(-1) < 0) {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
+  } else {
+    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
+  }
 }
 template <int Sum, int Left, int Right>
 inline void tile_dot_bf16() {
