@@ -1,5 +1,5 @@
-// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes, the exact product of signed bytes with signed or
-// unsigned ones (AMX-INT8), and one of bfloat16 (AMX-BF16).
+// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes, the exact product of signed bytes with signed
+// or unsigned ones (AMX-INT8), and one of bfloat16 (AMX-BF16).
 //
 //   tiles 0..3  sums, 16 rows x 16 lanes      tiles 4, 5  left operands      tiles 6, 7  right operands
 //
