@@ -1,0 +1,155 @@
+"""Rounds of turns, and the table."""
+
+from __future__ import annotations
+
+import json
+import platform
+import random
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.compare.figures import MODELS
+from benchmarks.compare.peers import START, Job, PeerFailed, installed
+from benchmarks.compare.sampling import FIGURES, Peer, Samples, take
+
+Row = dict[tuple[str, str], Samples]
+"""Samples by peer and setting."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    models: list[str]
+    figures: list[str]
+    peers: list[str] | None
+    runs: int
+    threads: int
+    gate: list[str]
+
+    def check(self) -> None:
+        """Refuse names that nobody knows before anything is measured."""
+        known: list[tuple[str, list[str], list[str]]] = [
+            ("model", self.models, list(MODELS)),
+            ("figure", self.figures, list(FIGURES)),
+            ("peer", self.peers or [], list(START)),
+        ]
+        for kind, names, allowed in known:
+            for name in names:
+                if name not in allowed:
+                    raise SystemExit(f"Unknown {kind} {name!r}; there are {', '.join(allowed)}")
+
+
+def run(plan: Plan, folder: Path, target: Path | None) -> None:
+    plan.check()
+    table: dict[str, dict[str, Row]] = {}
+    for model in plan.models:
+        table[model] = _measure(model, plan, folder)
+        print("\n".join(_lines(model, table[model])), flush=True)
+        if target:
+            target.write_text(json.dumps(_document(table, plan), indent=2) + "\n")
+
+
+def _measure(name: str, plan: Plan, folder: Path) -> dict[str, Row]:
+    rng = random.Random(0)
+    rows: dict[str, Row] = {figure: {} for figure in plan.figures}
+    with _started(name, plan, folder) as peers:
+        for turn in range(plan.runs):
+            for figure, row in rows.items():
+                for peer in peers if turn % 2 == 0 else reversed(peers):
+                    _sample(peer, figure, rng, plan, row)
+    return rows
+
+
+def _sample(peer: Peer, figure: str, rng: random.Random, plan: Plan, row: Row) -> None:
+    samples = row.setdefault((peer.name, peer.setting), Samples())
+    try:
+        take(peer, figure, rng, plan.gate, samples)
+    except PeerFailed as failure:
+        print(failure, file=sys.stderr)
+
+
+@contextmanager
+def _started(name: str, plan: Plan, folder: Path) -> Iterator[list[Peer]]:
+    """Every setting of every peer of the model, loaded; one that cannot load it is left out."""
+    peers: list[Peer] = []
+    try:
+        for peer, setting, job in _jobs(name, plan, folder):
+            try:
+                peers.append(START[peer](setting, job))
+            except PeerFailed as failure:
+                print(failure, file=sys.stderr)
+        yield peers
+    finally:
+        for started in peers:
+            started.close()
+
+
+def _jobs(name: str, plan: Plan, folder: Path) -> Iterator[tuple[str, str, Job]]:
+    model = MODELS[name]
+    for peer, settings in model.peers.items():
+        if (plan.peers is None or peer in plan.peers) and installed(peer, folder):
+            path = model.other_paths.get(peer, model.path)(folder / "models")
+            for setting, options in settings.items():
+                yield peer, setting, Job(path, plan.threads, model.vocabulary, folder, options)
+
+
+def _lines(model: str, rows: dict[str, Row]) -> Iterator[str]:
+    """A table of Markdown: Octavo, and each peer's best setting with how many times faster Octavo is."""
+    names = list(dict.fromkeys(peer for row in rows.values() for peer, _ in row if peer != "octavo"))
+    yield f"| {model} | octavo |" + "".join(f" {name} | ratio |" for name in names)
+    yield "|---|---|" + "---|---|" * len(names)
+    for figure, row in rows.items():
+        own = _best(row, "octavo")
+        cells = [_cell(_best(row, name), own) for name in names]
+        yield f"| {figure} | {_speed(own)} |" + "".join(cells)
+
+
+@dataclass(frozen=True)
+class _Best:
+    speed: float
+    setting: str
+    disturbed: bool
+
+
+def _best(row: Row, name: str) -> _Best | None:
+    found = [
+        _Best(statistics.median(samples.values), setting, samples.disturbed > 0)
+        for (peer, setting), samples in row.items()
+        if peer == name and samples.values
+    ]
+    return max(found, key=lambda best: best.speed, default=None)
+
+
+def _cell(peer: _Best | None, own: _Best | None) -> str:
+    if peer is None:
+        return " | |"
+    return f" {_speed(peer)} | {own.speed / peer.speed:.2f} |" if own else f" {_speed(peer)} | |"
+
+
+def _speed(best: _Best | None) -> str:
+    """Tokens a second; `~` where a sample had to be taken on a busy machine."""
+    if best is None:
+        return ""
+    setting = f" ({best.setting})" if best.setting else ""
+    return f"{'~' if best.disturbed else ''}{best.speed:.4g}{setting}"
+
+
+def _document(table: dict[str, dict[str, Row]], plan: Plan) -> dict[str, object]:
+    measured = {
+        model: {
+            figure: [
+                {"peer": peer, "setting": setting, **asdict(samples)}
+                for (peer, setting), samples in row.items()
+            ]
+            for figure, row in rows.items()
+        }
+        for model, rows in table.items()
+    }
+    return {
+        "machine": platform.processor() or platform.machine(),
+        "threads": plan.threads,
+        "models": measured,
+    }
