@@ -17,6 +17,7 @@ namespace {
 #if defined(__x86_64__)
 struct CpuFeatures {
   bool avx2 = false;        // AVX2, FMA, F16C and ymm state
+  bool avxvnni = false;     // with AVX-VNNI: 256 bits, no AVX-512
   bool avx512vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI and zmm state
   bool amx = false;         // AMX-INT8 and -BF16, tile state, and the kernel's leave to use it
 };
@@ -27,6 +28,7 @@ uint64_t extended_state() {
   return uint64_t(high) << 32 | low;
 }
 
+constexpr uint32_t kAvxVnni = 1u << 4;  // leaf 7, sub-leaf 1, eax
 constexpr uint32_t kAmxBF16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
 constexpr uint64_t kTileState = 0x60000;
 
@@ -54,6 +56,7 @@ CpuFeatures detect() {
   cpu.avx512vnni = cpu.avx2 && zmm_saved && avx512 && (c & bit_AVX512VNNI);
   cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxInt8) && (d & kAmxBF16) &&
             (state & kTileState) == kTileState && may_use_tiles();
+  cpu.avxvnni = cpu.avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
   return cpu;
 }
 #endif
@@ -83,6 +86,8 @@ struct Dispatch {
 #if defined(__x86_64__)
     const CpuFeatures cpu = detect();
     if (cpu.avx2) offer({"avx2", register_linear_avx2, register_layers_avx2});
+    // Dot products only multiply matrices: the other kernels are those of AVX2.
+    if (cpu.avxvnni) offer({"avxvnni", register_linear_avxvnni, register_layers_avx2});
     if (cpu.avx512vnni) offer({"avx512vnni", register_linear_avx512vnni, register_layers_avx512vnni});
     // Tiles only multiply: the other kernels are those of AVX-512.
     if (cpu.amx) offer({"amx", register_linear_amx, register_layers_avx512vnni});

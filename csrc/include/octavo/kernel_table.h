@@ -16,6 +16,7 @@ void register_linear_scalar(LinearKernels* table);
 void register_layers_scalar(LayerKernels* table);
 void register_linear_avx2(LinearKernels* table);
 void register_layers_avx2(LayerKernels* table);
+void register_linear_avxvnni(LinearKernels* table);
 void register_linear_avx512vnni(LinearKernels* table);
 void register_layers_avx512vnni(LayerKernels* table);
 void register_linear_amx(LinearKernels* table);

@@ -21,6 +21,11 @@
 #include "octavo/simd/avx512.h"
 #elif defined(OCTAVO_SIMD_AVX2)
 #include "octavo/simd/avx2.h"
+#if defined(OCTAVO_SIMD_AVXVNNI)
+#include "octavo/simd/avxvnni_dot.h"
+#else
+#include "octavo/simd/avx2_dot.h"
+#endif
 #else
 #include "octavo/simd/scalar.h"
 #endif
