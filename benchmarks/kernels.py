@@ -21,7 +21,16 @@ PASS_SECONDS = 0.04
 # cols x rows: SmolLM2-135M's layers and head, then those of Llama 3.2 1B.
 SHAPES = "576x192,576x576,576x1536,1536x576,576x49152,2048x2048,2048x8192,8192x2048"
 # Byte offsets of the float16 fields of a block: random bits there would be NaN now and then.
-F16_FIELDS = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,)}
+F16_FIELDS = {
+    "q4_1": (0, 2),
+    "q5_1": (0, 2),
+    "q2_k": (80, 82),
+    "q3_k": (108,),
+    "q4_k": (0, 2),
+    "q5_k": (0, 2),
+    "q6_k": (208,),
+    "mxfp4": (),
+}
 
 
 def main() -> None:
@@ -61,6 +70,8 @@ def _random_weight(fmt: str, outputs: int, cols: int) -> torch.Tensor:
     for offset in F16_FIELDS.get(fmt, (0,)):
         scales = torch.rand(outputs, cols // weights, 1).mul(0.02).to(torch.float16)
         blocks[:, :, offset : offset + 2] = scales.view(torch.uint8)
+    if fmt == "mxfp4":
+        blocks[:, :, 0] = 120  # the exponent
     return blocks
 
 

@@ -45,7 +45,9 @@ inline void fill_linear(LinearKernels& table) {
   table.quantise[kRowsBlock32] = quantise_rows_block32;
   table.quantise[kRowsBlock256] = kQuantiseBlock256;
   table.tiled_from[kRowsFloat] = table.tiled_from[kRowsBlock32] = INT64_MAX;
+  table.quantise[kRowsBlock256Untiled] = quantise_rows_block256;
   table.tiled_from[kRowsBlock256] = kTiledFrom;
+  table.tiled_from[kRowsBlock256Untiled] = INT64_MAX;
   table.tiled_from[kRowsBF16] = 17;  // fewer rows are one tile, as high as they need
   table.linear[kF32] = FloatKernel<PackedF32>::run;
   table.linear[kBF16] = kLinearBF16;
@@ -58,6 +60,10 @@ inline void fill_linear(LinearKernels& table) {
   table.linear[kQ4_K] = BestSuperKernel<LayoutQ4_K>::run;
   table.linear[kQ5_K] = BestSuperKernel<LayoutQ5_K>::run;
   table.linear[kQ6_K] = BestSuperKernel<LayoutQ6_K>::run;
+  table.linear[kQ2_K] = SuperKernel<LayoutQ2_K>::run;
+  table.linear[kQ3_K] = SuperKernel<LayoutQ3_K>::run;
+  table.linear[kIQ4_NL] = BlockKernel<LayoutIQ4_NL>::run;
+  table.linear[kMXFP4] = BlockKernel<LayoutMXFP4>::run;
 }
 
 }  // namespace

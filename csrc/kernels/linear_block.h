@@ -1,4 +1,4 @@
-// Matrix kernels for the block formats (one scale per 32 k): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+// Matrix kernels for the block formats (one scale per 32 k): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4.
 //
 // Per output one chain, whatever the number of rows, panels or threads: blocks in ascending k,
 //   acc = fma(float(idot), scale_w * scale_a, acc), then acc = fma(min_w, fsum_a, acc) if the format has
@@ -10,6 +10,16 @@ namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
 
+// Blocks in a row of activations, which quantise_rows_block32 pads to whole 64 k.
+inline int64_t padded_blocks(int64_t cols) { return (cols + 63) / 64 * 2; }
+
+// 2^(exponent - 128), subnormal ones included; 255 is no NaN but 2^127, as llama.cpp has it.
+inline f32x16 half_e8m0(i32x16 exponent) {
+  const i32x16 step = broadcast_i32(0x00200000);  // the fraction bits of 2^-128
+  const i32x16 normal = shift_left<23>(sub(exponent, broadcast_i32(1)));
+  return bitcast_f32(select(less(exponent, broadcast_i32(2)), add(step, mul(step, exponent)), normal));
+}
+
 // A panel, unpacked in registers as it is read: on the machines measured that beats unpacking it once into
 // scratch for many rows, whose bytes cost more loads than the few masks and shifts saved.
 template <class Layout>
@@ -19,19 +29,25 @@ struct PackedBlocks {
   bool cold;  // not read yet in this product
 
   [[gnu::always_inline]] void prefetch(int64_t block) const {
-    constexpr int64_t kHalf = L::kSuperBytes / 2;
+    constexpr int64_t kPart = L::kSuperBytes / L::kBlocks;
     constexpr int64_t kDistance = (1024 + L::kSuperBytes - 1) / L::kSuperBytes * L::kSuperBytes;
-    if (cold) prefetch_ahead(super(block) + block % 2 * kHalf, kDistance, kHalf);
+    if (cold) prefetch_ahead(super(block) + block % L::kBlocks * kPart, kDistance, kPart);
   }
-  const uint8_t* super(int64_t block) const { return panel + (block / 2) * L::kSuperBytes; }
+  const uint8_t* super(int64_t block) const { return panel + block / L::kBlocks * L::kSuperBytes; }
   template <int P>
   GroupPair pair(int64_t block) const {
-    return unpack_pair<L, P>(super(block), int(block % 2));
+    return unpack_pair<L, P>(super(block), int(block % L::kBlocks));
   }
   const uint16_t* halves(int64_t block, int at) const {
     return reinterpret_cast<const uint16_t*>(super(block) + at) + 16 * (block % 2);
   }
-  f32x16 scale(int64_t block) const { return load_f16(halves(block, L::kScalesAt)); }
+  f32x16 scale(int64_t block) const {
+    if constexpr (L::kScale == BlockScale::kHalfE8M0) {
+      return half_e8m0(load_u8_i32(super(block) + L::kScalesAt + 16 * (block % L::kBlocks)));
+    } else {
+      return load_f16(halves(block, L::kScalesAt));
+    }
+  }
   f32x16 min(int64_t block) const { return load_f16(halves(block, L::kMinsAt)); }
 };
 
@@ -73,10 +89,10 @@ struct BlockDot {
 template <int M, class L>
 inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M], int64_t count,
                        f32x16 (&acc)[M]) {
-  constexpr int kOffset = L::kBits == 8 ? DotChain<8>::kOffset : L::kZero;
+  constexpr int kOffset = L::kDecodedBits == 8 ? DotChain<8>::kOffset : L::kZero;
   for (int64_t b = 0; b < count; ++b) {
     w.prefetch(b);
-    BlockDot<L::kBits, M> dot;
+    BlockDot<L::kDecodedBits, M> dot;
     dot.clear();
     dot.template pair<0>(w, b, a);
     dot.template pair<1>(w, b, a);
@@ -105,9 +121,7 @@ struct BlockKernel {
       a[m] = row_blocks<RowBlock32>(args.a, row + m);
     }
     const PackedBlocks<Layout> w{args.w.base + panel * args.w.panel_bytes, row == 0};
-    const int64_t blocks =
-        (args.w.cols + Layout::kSuper - 1) / Layout::kSuper * (Layout::kSuper / Layout::kBlock);
-    block_tile<M>(w, a, blocks, acc);
+    block_tile<M>(w, a, padded_blocks(args.w.cols), acc);
     store_outputs<M>(args, panel, row, acc);
   }
 

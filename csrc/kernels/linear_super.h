@@ -1,4 +1,4 @@
-// Matrix kernels for the K formats (super-blocks of 256 k with integer sub-scales): Q4_K, Q5_K, Q6_K.
+// Matrix kernels for the K formats (super-blocks of 256 k with integer sub-scales): Q2_K to Q6_K.
 //
 // Per output one chain over super-blocks in ascending k. Inside one, everything is an exact integer:
 //   isum = sum over sub-blocks of subscale * dot, imin = sum of submin * (sum of the activations)
@@ -9,6 +9,23 @@
 namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
+
+// Sub-scale pair i (0..7) of SubScales::kSixBits.
+inline i32x16 six_bit_pair(const uint8_t* p, int i) {
+  const i32x16 six = broadcast_i32(0x003f003f);
+  i32x16 pair;
+  if (i < 3) {
+    pair = bit_and(load_words(p + i * kLine), six);
+  } else if (i < 6) {
+    pair = bit_and(shift_right<6>(load_words(p + (i - 3) * kLine)), six);
+  } else {
+    const i32x16 low = shift_right<12>(load_words(p + (i - 6) * kLine)), top = load_words(p + 2 * kLine);
+    const i32x16 high = i == 6 ? shift_right<8>(top) : shift_right<10>(top);
+    pair = bit_or(bit_and(low, broadcast_i32(0x000f000f)), bit_and(high, broadcast_i32(0x00300030)));
+  }
+  // Minus 32 in each half: with the sign bits turned over there is no borrow from one to the other.
+  return bit_xor(add(pair, broadcast_i32(0x7fe07fe0)), broadcast_i32(int32_t(0x80008000u)));
+}
 
 template <class Layout>
 struct PackedSupers {
@@ -29,11 +46,20 @@ struct PackedSupers {
   }
   // Sub-scales (or minimums) 2i and 2i + 1 of each row as int16 pairs.
   i32x16 scale_pair(int64_t s, int i) const {
-    const uint8_t* p = super(s) + L::kScalesAt + 32 * i;
+    const uint8_t* p = super(s) + L::kScalesAt;
+    if constexpr (L::kScales == SubScales::kSixBits) return six_bit_pair(p, i);
+    p += 32 * i;
+    if constexpr (L::kScales == SubScales::kNibbles)
+      return bit_and(load_u8_pairs(p), broadcast_i32(0x000f000f));
     if constexpr (L::kHasMin) return load_u8_pairs(p);
     return load_i8_pairs(reinterpret_cast<const int8_t*>(p));
   }
-  i32x16 min_pair(int64_t s, int i) const { return load_u8_pairs(super(s) + L::kMinsAt + 32 * i); }
+  i32x16 min_pair(int64_t s, int i) const {
+    const i32x16 pair = load_u8_pairs(super(s) + L::kMinsAt + 32 * i);
+    if constexpr (L::kScales == SubScales::kNibbles)
+      return bit_and(shift_right<4>(pair), broadcast_i32(0x000f000f));
+    return pair;
+  }
   const uint16_t* halves(int64_t s) const { return reinterpret_cast<const uint16_t*>(super(s) + L::kDAt); }
   f32x16 d(int64_t s) const { return load_f16(halves(s)); }
   f32x16 dmin(int64_t s) const { return load_f16(halves(s) + 16); }
@@ -84,7 +110,7 @@ inline void sub32(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block,
   dot.fold(scale);
 }
 
-// ... or with two (Q6_K).
+// ... or with two (Q2_K, Q3_K, Q6_K).
 template <int Bits, int M, class Source>
 inline void two_sub16(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block, const SuperRows<M>& a,
                       i32x16 pair) {
@@ -99,38 +125,31 @@ inline void two_sub16(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int bl
   dot.fold(high);
 }
 
-template <int M, class Source>
-inline void super_dot_min(const Source& w, const SuperRows<M>& a, int64_t s,
-                          SuperDot<Source::L::kBits, M>& dot, i32x16 (&imin)[M]) {
-  for (int i = 0; i < 4; ++i) {
-    w.template prefetch<4>(s, i);
-    const i32x16 scales = w.scale_pair(s, i), mins = w.min_pair(s, i);
-    sub32<Source::L::kBits, M>(dot, w, s, 2 * i, a, dot_scale_low(scales));
-    sub32<Source::L::kBits, M>(dot, w, s, 2 * i + 1, a, dot_scale_high(scales));
-    OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      imin[m] = add(imin[m], dot2_i16(mins, broadcast_i32(a[m][s].sums64[i])));
-    }
-  }
+// Of the activations, the sums that belong to pair i of sub-blocks.
+template <int Sub>
+inline i32x16 sum_pair(const RowBlock256& a, int i) {
+  return broadcast_i32(Sub == 32 ? a.sums64[i] : a.sums[i]);
 }
 
-// Stored weights carry an offset of kZero: it is taken off as kZero * sum of subscale * (sum of the
-// activations).
+// side: the sums of submin * (sum of the activations), or of subscale * that, which kZero is multiplied with.
 template <int M, class Source>
-inline void super_dot_zero(const Source& w, const SuperRows<M>& a, int64_t s,
-                           SuperDot<Source::L::kBits, M>& dot, i32x16 (&izero)[M]) {
-  static_assert(Source::L::kZero == 32);
-  for (int i = 0; i < 8; ++i) {
-    w.template prefetch<8>(s, i);
-    const i32x16 pair = w.scale_pair(s, i);
-    two_sub16<Source::L::kBits, M>(dot, w, s, i, a, pair);
-    OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      izero[m] = add(izero[m], dot2_i16(pair, broadcast_i32(a[m][s].sums[i])));
+inline void super_dot(const Source& w, const SuperRows<M>& a, int64_t s, SuperDot<Source::L::kBits, M>& dot,
+                      i32x16 (&side)[M]) {
+  using L = typename Source::L;
+  constexpr int kPairs = L::kSubs / 2;
+  for (int i = 0; i < kPairs; ++i) {
+    w.template prefetch<kPairs>(s, i);
+    const i32x16 scales = w.scale_pair(s, i);
+    const i32x16 beside = L::kHasMin ? w.min_pair(s, i) : scales;
+    if constexpr (L::kSub == 32) {
+      sub32<L::kBits, M>(dot, w, s, 2 * i, a, dot_scale_low(scales));
+      sub32<L::kBits, M>(dot, w, s, 2 * i + 1, a, dot_scale_high(scales));
+    } else {
+      two_sub16<L::kBits, M>(dot, w, s, i, a, scales);
     }
+    OCTAVO_UNROLL
+    for (int m = 0; m < M; ++m) side[m] = add(side[m], dot2_i16(beside, sum_pair<L::kSub>(a[m][s], i)));
   }
-  OCTAVO_UNROLL
-  for (int m = 0; m < M; ++m) dot.isum[m] = sub(dot.isum[m], shift_left<5>(izero[m]));
 }
 
 template <int M, class Source>
@@ -144,13 +163,10 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
       dot.chain[m].clear();
       dot.isum[m] = side[m] = zero_i32();
     }
-    if constexpr (L::kHasMin) {
-      super_dot_min<M>(w, a, s, dot, side);
-    } else {
-      super_dot_zero<M>(w, a, s, dot, side);
-    }
+    super_dot<M>(w, a, s, dot, side);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
+      if constexpr (L::kZero != 0) dot.isum[m] = sub(dot.isum[m], mul(side[m], broadcast_i32(L::kZero)));
       const f32x16 scale_a = broadcast(a[m][s].scale);
       acc[m] = fma(to_f32(dot.isum[m]), mul(w.d(s), scale_a), acc[m]);
       if constexpr (L::kHasMin) acc[m] = fma(neg(to_f32(side[m])), mul(w.dmin(s), scale_a), acc[m]);

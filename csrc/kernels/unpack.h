@@ -14,15 +14,27 @@ inline GroupPair nibbles(const uint8_t* line) {
   return {bit_and(w, broadcast_u8(0x0f)), shift_right_u8<4>(w)};
 }
 
-// Pair P (0..3) of the 32-block whose bit plane is `plane`: bits 2P and 2P + 1 become bit 4.
+// Pair P (0..1) of the 16-block in `line`.
 template <int P>
-inline GroupPair add_fifth_bit(GroupPair g, u8x64 plane) {
-  const u8x64 bit = broadcast_u8(0x10);
-  const u8x64 even =
-      P < 2 ? shift_left_u8<(P < 2 ? 4 - 2 * P : 0)>(plane) : shift_right_u8<(P < 2 ? 0 : 2 * P - 4)>(plane);
-  const u8x64 odd =
-      P < 2 ? shift_left_u8<(P < 2 ? 3 - 2 * P : 0)>(plane) : shift_right_u8<(P < 2 ? 0 : 2 * P - 3)>(plane);
-  return {bit_or(g.even, bit_and(even, bit)), bit_or(g.odd, bit_and(odd, bit))};
+inline GroupPair two_bits(const uint8_t* line) {
+  const u8x64 w = load_u8(line), bits = broadcast_u8(3);
+  const u8x64 even = P == 0 ? w : shift_right_u8<4>(w);
+  const u8x64 odd = P == 0 ? shift_right_u8<2>(w) : shift_right_u8<6>(w);
+  return {bit_and(even, bits), bit_and(odd, bits)};
+}
+
+// Bit From of each byte, moved to bit To.
+template <int From, int To>
+inline u8x64 moved_bit(u8x64 plane) {
+  const u8x64 moved = From < To ? shift_left_u8<(From < To ? To - From : 0)>(plane)
+                                : shift_right_u8<(From < To ? 0 : From - To)>(plane);
+  return bit_and(moved, broadcast_u8(1 << To));
+}
+
+// Pair P (0..3) of the 32-block whose bit plane is `plane`: bits 2P and 2P + 1 become bit To.
+template <int To, int P>
+inline GroupPair add_bit(GroupPair g, u8x64 plane) {
+  return {bit_or(g.even, moved_bit<2 * P, To>(plane)), bit_or(g.odd, moved_bit<2 * P + 1, To>(plane))};
 }
 
 // Pair P (0..1) of the 16-block whose 2-bit plane is `plane`: bits 4P..4P+1 and 4P+2..4P+3 become bits 4..5.
@@ -34,20 +46,36 @@ inline GroupPair add_top_two_bits(GroupPair g, u8x64 plane) {
   return {bit_or(g.even, bit_and(even, bits)), bit_or(g.odd, bit_and(odd, bits))};
 }
 
-// Groups 2P, 2P+1 of 32-block `block` inside one super-block of Layout.
+// The stored bits of groups 2P, 2P+1 of 32-block `block` inside one super-block of Layout.
 template <class Layout, int P>
-inline GroupPair unpack_pair(const uint8_t* super, int block) {
+inline GroupPair stored_pair(const uint8_t* super, int block) {
   if constexpr (Layout::kBits == 8) {
     const uint8_t* line = super + (8 * block + 2 * P) * kLine;
     return {load_u8(line), load_u8(line + kLine)};
+  } else if constexpr (Layout::kBits < 4) {
+    const GroupPair g = two_bits<P % 2>(super + (2 * block + P / 2) * kLine);
+    if constexpr (Layout::kBits == 3)
+      return add_bit<2, P>(g, load_u8(super + Layout::kPlaneAt + block * kLine));
+    return g;
   } else {
     const GroupPair g = nibbles(super + (4 * block + P) * kLine);
     if constexpr (Layout::kBits == 5)
-      return add_fifth_bit<P>(g, load_u8(super + Layout::kPlaneAt + block * kLine));
+      return add_bit<4, P>(g, load_u8(super + Layout::kPlaneAt + block * kLine));
     if constexpr (Layout::kBits == 6) {
       return add_top_two_bits<P % 2>(g, load_u8(super + Layout::kPlaneAt + (2 * block + P / 2) * kLine));
     }
     return g;
+  }
+}
+
+// What they stand for.
+template <class Layout, int P>
+inline GroupPair unpack_pair(const uint8_t* super, int block) {
+  const GroupPair g = stored_pair<Layout, P>(super, block);
+  if constexpr (Layout::kBits == Layout::kDecodedBits) {
+    return g;
+  } else {
+    return {lookup_u8(Layout::Codes::kTable, g.even), lookup_u8(Layout::Codes::kTable, g.odd)};
   }
 }
 

@@ -16,7 +16,7 @@ inline uint16_t read_u16(const uint8_t* p) {
   return x;
 }
 
-// 32 weights q[k] in [0, 2^Bits) and f16 bits of the scale and, if any, the minimum.
+// 32 weights q[k] in [0, 2^Bits) and the bits of the scale (f16 or e8m0) and, if any, of the f16 minimum.
 struct Block32 {
   uint8_t q[32];
   uint16_t scale, min;
@@ -37,8 +37,12 @@ inline void add_fifth_bits(const uint8_t* p, uint8_t* q) {
 
 template <class Layout>
 void decode(const uint8_t* p, Block32& out) {
-  out.scale = read_u16(p);
-  p += 2;
+  if constexpr (Layout::kScale == BlockScale::kHalfE8M0) {
+    out.scale = *p++;
+  } else {
+    out.scale = read_u16(p);
+    p += 2;
+  }
   if constexpr (Layout::kHasMin) {
     out.min = read_u16(p);
     p += 2;
@@ -84,9 +88,39 @@ inline void decode_q6k(const uint8_t* low, const uint8_t* high, Block256& out) {
   }
 }
 
+inline uint8_t two_bits_of(const uint8_t* p, int i) {
+  return uint8_t(p[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3);
+}
+
+// Scales and minimums in nibbles 16, quants 64, d, dmin.
+inline void decode_q2k(const uint8_t* p, Block256& out) {
+  for (int i = 0; i < 16; ++i) {
+    out.scales[i] = p[i] & 15;
+    out.mins[i] = p[i] >> 4;
+  }
+  for (int i = 0; i < 256; ++i) out.q[i] = two_bits_of(p + 16, i);
+  out.d = read_u16(p + 80);
+  out.dmin = read_u16(p + 82);
+}
+
+// Third bits 32, quants 64, six-bit scales 12 (low nibbles 8, then the upper bits), d.
+inline void decode_q3k(const uint8_t* p, Block256& out) {
+  const uint8_t* scales = p + 96;
+  for (int i = 0; i < 16; ++i) {
+    const int low = scales[i % 8] >> (i / 8 * 4) & 15, high = scales[8 + i % 4] >> (i / 4 * 2) & 3;
+    out.scales[i] = uint8_t(low | high << 4);
+  }
+  for (int i = 0; i < 256; ++i) out.q[i] = uint8_t(two_bits_of(p + 32, i) | (p[i % 32] >> (i / 32) & 1) << 2);
+  out.d = read_u16(p + 108);
+}
+
 template <class Layout>
 void decode(const uint8_t* p, Block256& out) {
-  if constexpr (Layout::kBits == 6) {
+  if constexpr (Layout::kBits == 2) {
+    decode_q2k(p, out);
+  } else if constexpr (Layout::kBits == 3) {
+    decode_q3k(p, out);
+  } else if constexpr (Layout::kBits == 6) {
     decode_q6k(p, p + 128, out);
     memcpy(out.scales, p + 192, 16);
     out.d = read_u16(p + 208);

@@ -125,6 +125,10 @@ constexpr Packer kPackers[kFormatCount] = {
     quantised_packer<LayoutQ4_K, Block256>("q4_k", kRowsBlock256, 144),
     quantised_packer<LayoutQ5_K, Block256>("q5_k", kRowsBlock256, 176),
     quantised_packer<LayoutQ6_K, Block256>("q6_k", kRowsBlock256, 210),
+    quantised_packer<LayoutQ2_K, Block256>("q2_k", kRowsBlock256Untiled, 84),
+    quantised_packer<LayoutQ3_K, Block256>("q3_k", kRowsBlock256Untiled, 110),
+    quantised_packer<LayoutIQ4_NL, Block32>("iq4_nl", kRowsBlock32, 18),
+    quantised_packer<LayoutMXFP4, Block32>("mxfp4", kRowsBlock32, 17),
 };
 
 // Large matrices start at a huge page and ask for huge pages, but only for those that they fill.

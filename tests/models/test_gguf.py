@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import gguf
 import pytest
 import torch
 
+from octavo import ops
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.models import registry
 from octavo.models.hf_config import HFConfig
 from octavo.models.loading import load_model
+from octavo.weights.source import RawDType
 from tests.models import tiny
 from tests.models.gguf_export import export
 from tests.models.paged import PagedRunner, generate
@@ -53,6 +56,25 @@ def test_quantised(name: str, tmp_path: Path) -> None:
     assert (logits - expected).pow(2).mean().sqrt() < Q8_0_SHARE * expected.std()
     float_bytes = sum(4 * parameter.numel() for parameter in tiny.reference(name).parameters())
     assert decoder.weight_bytes < 0.35 * float_bytes
+
+
+def test_blocks_of_four_bits(tmp_path: Path) -> None:
+    """MXFP4 throughout, held to a model of the rounded weights."""
+    kind = gguf.GGMLQuantizationType.MXFP4
+    decoder = tiny.load(written("LlamaForCausalLM", kind, tmp_path), 96)
+    rounded = copy.deepcopy(tiny.reference("LlamaForCausalLM"))
+    for parameter in rounded.parameters():
+        if parameter.dim() > 1:
+            blocks = gguf.quants.quantize(parameter.detach().numpy(), kind)
+            parameter.data = torch.from_numpy(gguf.quants.dequantize(blocks, kind))
+    prompt = tiny.random_tokens(40)
+    expected = tiny.reference_logits(rounded, prompt)
+    logits = PagedRunner(decoder).feed({0: prompt})[0]
+    assert (logits - expected).pow(2).mean().sqrt() < Q8_0_SHARE * expected.std()
+
+
+def test_every_format_that_is_read_has_kernels() -> None:
+    assert set(RawDType) <= set(ops.FORMATS)
 
 
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "SmolLM3ForCausalLM"])

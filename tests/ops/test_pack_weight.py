@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gguf
 import pytest
 import torch
 from tests.ops.weights import QUANTISED, random_blocks, random_weight, smallest_cols
@@ -24,6 +25,23 @@ def test_embedding_reads_rows_of_the_packed_panels(fmt: str) -> None:
     ids = torch.tensor([52, 0, 16, 15, 31, 16])
     assert torch.equal(ops.embedding(ids, weight.packed), weight.values[ids])
     assert ops.embedding(ids[:0], weight.packed).shape == (0, weight.packed.cols)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_every_exponent_of_mxfp4() -> None:
+    """Subnormal scales and 255, which is no NaN, in the rows read back; in the kernels up to where float32 ends."""
+    blocks = torch.from_numpy(random_blocks("mxfp4", 256, 32))
+    blocks[:, 0] = torch.arange(256, dtype=torch.uint8)
+    kind = gguf.GGMLQuantizationType.MXFP4
+    values = torch.from_numpy(gguf.quants.dequantize(blocks.numpy(), kind).copy())
+    weight = ops.pack_weight(blocks, "mxfp4", 256, 32)
+    assert torch.equal(weight.dequantize(), values)
+    one = torch.zeros(1, 32)
+    one[0, 5] = 0.5
+    for isa in ops.available_isas():
+        ops.set_isa(isa)
+        got = ops.linear(one, [weight])[0]
+        torch.testing.assert_close(got[:250], values[:250, 5] * 0.5, rtol=2**-10, atol=2**-149)
 
 
 def test_threads_do_not_change_what_is_packed() -> None:

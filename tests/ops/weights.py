@@ -24,6 +24,10 @@ F16_FIELDS = {
     "q4_k": [0, 2],
     "q5_k": [0, 2],
     "q6_k": [208],
+    "q2_k": [80, 82],
+    "q3_k": [108],
+    "iq4_nl": [0],
+    "mxfp4": [],
 }
 
 
@@ -51,6 +55,8 @@ def random_blocks(fmt: str, rows: int, cols: int, seed: int = 0, byte: int | Non
     for offset in F16_FIELDS[fmt]:
         scales = rng.uniform(-0.02, 0.02, (rows, cols // weights, 1)).astype(np.float16)
         blocks[:, :, offset : offset + 2] = scales.view(np.uint8)
+    if fmt == "mxfp4":  # the exponent: 2^-12 to 2^-5
+        blocks[:, :, 0] = rng.integers(115, 123, blocks.shape[:2])
     return blocks.reshape(rows, -1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 import torch
@@ -14,11 +13,8 @@ from octavo.layers.embedding import EmbeddingLayer, build_head
 from octavo.layers.linear import Linear
 from octavo.models.spec import DecoderSpec
 from octavo.quantization import MethodResolver, StoredTensor
-from octavo.quantization.gguf import NATIVE_FORMATS
 from octavo.weights.dequantize import to_float32
 from octavo.weights.source import RawTensor
-
-logger = logging.getLogger(__name__)
 
 
 class Backbone(Layer):
@@ -54,7 +50,6 @@ class Decoder(Layer):
             if isinstance(layer, Linear):
                 layer.method = resolver.resolve(path)
         self._slots: dict[str, Slot] = dict(slot for path, layer in self.walk() for slot in layer.slots(path))
-        self._expanded: set[str] = set()
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Hidden states [M, H] float32 after the final norm; writes the step's keys and values to their pages."""
@@ -83,16 +78,12 @@ class Decoder(Layer):
         return {name: slot.shape for name, slot in self._slots.items()}
 
     def assign(self, name: str, raw: RawTensor) -> None:
-        """Take the tensor for `name`. A block format without a kernel is expanded to float16, once noted in the log."""
-        self._slots[name].assign(self._stored(raw))
+        """Take the tensor for `name`."""
+        self._slots[name].assign(_stored(raw))
 
-    def _stored(self, raw: RawTensor) -> StoredTensor:
-        kind = str(raw.dtype)
-        if kind in NATIVE_FORMATS and (len(raw.shape) > 1 or not raw.dtype.is_quantized):
-            return StoredTensor(raw.data, kind)
-        if kind not in self._expanded:
-            self._expanded.add(kind)
-            logger.warning(
-                "%s weights have no kernel here: they are expanded to float16 in memory.", kind.upper()
-            )
-        return StoredTensor(to_float32(raw).half(), "f16")
+
+def _stored(raw: RawTensor) -> StoredTensor:
+    """As it is; but what is one row of blocks becomes float32: norms and biases are used as such."""
+    if raw.dtype.is_quantized and len(raw.shape) == 1:
+        return StoredTensor(to_float32(raw), "f32")
+    return StoredTensor(raw.data, str(raw.dtype))

@@ -20,6 +20,10 @@ QUANTISED_BLOCKS = {
     "q4_k": (256, 144),
     "q5_k": (256, 176),
     "q6_k": (256, 210),
+    "q2_k": (256, 84),
+    "q3_k": (256, 110),
+    "iq4_nl": (32, 18),
+    "mxfp4": (32, 17),
 }
 FLOAT_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FORMATS = (*FLOAT_DTYPES, *QUANTISED_BLOCKS)

@@ -252,6 +252,10 @@ inline u8x64 shift_left_u8(u8x64 a) {
   return {_mm256_and_si256(_mm256_slli_epi16(a.lo, N), keep),
           _mm256_and_si256(_mm256_slli_epi16(a.hi, N), keep)};
 }
+inline u8x64 lookup_u8(const uint8_t* table, u8x64 index) {
+  const __m256i twice = _mm256_broadcastsi128_si256(load_m128(table));
+  return {_mm256_shuffle_epi8(twice, index.lo), _mm256_shuffle_epi8(twice, index.hi)};
+}
 inline i32x16 broadcast_4xs8(const int8_t* p) {
   int32_t word;
   memcpy(&word, p, 4);

@@ -18,10 +18,11 @@ inline i32x16 dot_scale_high(i32x16 a) {
 }
 
 // pmaddubsw adds two products into an int16. With weights below 2^Bits and |a| <= 127 that many steps cannot
-// saturate: 15*127*2*8 = 30480, 31*127*2*4 = 31496, 63*127*2*2 = 32004.
+// saturate: 3*127*2*32 = 24384, 7*127*2*16 = 28448, 15*127*2*8 = 30480, 31*127*2*4 = 31496, 63*127*2*2 =
+// 32004.
 template <int Bits>
 struct DotChain {
-  static_assert(Bits >= 4 && Bits <= 6);
+  static_assert(Bits >= 2 && Bits <= 6);
   static constexpr int kSteps = 1 << (7 - Bits);
   static constexpr int kOffset = 0;
   __m256i lo, hi;

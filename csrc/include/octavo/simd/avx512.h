@@ -176,6 +176,9 @@ template <int N>
 inline u8x64 shift_left_u8(u8x64 a) {
   return {_mm512_and_si512(_mm512_slli_epi16(a.v, N), _mm512_set1_epi8(char(0xff << N)))};
 }
+inline u8x64 lookup_u8(const uint8_t* table, u8x64 index) {
+  return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_m128(table)), index.v)};
+}
 inline i32x16 broadcast_4xs8(const int8_t* p) {
   int32_t word;
   memcpy(&word, p, 4);

@@ -325,6 +325,10 @@ inline u8x64 shift_left_u8(u8x64 a) {
   for (int i = 0; i < 64; ++i) a.v[i] = uint8_t(a.v[i] << N);
   return a;
 }
+inline u8x64 lookup_u8(const uint8_t* table, u8x64 index) {  // 16 entries; indices below 16
+  for (int i = 0; i < 64; ++i) index.v[i] = table[index.v[i]];
+  return index;
+}
 // Four signed bytes at p, repeated in all 16 lanes.
 inline i32x16 broadcast_4xs8(const int8_t* p) {
   int32_t word;
