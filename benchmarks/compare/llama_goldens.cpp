@@ -2,10 +2,13 @@
 // two best logits.
 //
 //   llama_goldens MODEL tokenize               stdin: texts, each ended by a NUL; stdout: a line of ids for
-//   each llama_goldens MODEL greedy f32|f16 COUNT   stdin: lines of ids; stdout: lines of "id:gap" until
-//   COUNT or an end token
+//   each
+//   llama_goldens MODEL greedy f32|f16 COUNT   stdin: lines of ids; stdout: lines of "id:gap" until COUNT or
+//   an end token llama_goldens MODEL logits f32|f16 0|1     stdin: lines of ids, each a sequence of its own;
+//   stdout: float32 logits of every position, one after the other; 1: with flash attention
 //
-// The second word of `greedy` is the type of the key-value cache. Built by make_llama_goldens.py.
+// The second word of `greedy` and `logits` is the type of the key-value cache. Built by
+// make_llama_goldens.py.
 
 #include <algorithm>
 #include <cstdio>
@@ -25,14 +28,14 @@ using Tokens = std::vector<llama_token>;
 constexpr int kSequences = 25;
 constexpr int kContextTokens = 4096;
 
-llama_context* make_context(llama_model* model, ggml_type cache) {
+llama_context* make_context(llama_model* model, ggml_type cache, bool flash, int threads) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = kContextTokens;
   params.n_batch = params.n_ubatch = kContextTokens;
   params.n_seq_max = kSequences;
   params.kv_unified = true;
-  params.n_threads = params.n_threads_batch = 1;  // its spinning barriers crawl on a busy machine
-  params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.n_threads = params.n_threads_batch = threads;
+  params.flash_attn_type = flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
   params.type_k = params.type_v = cache;
   return llama_init_from_model(model, params);
 }
@@ -144,6 +147,22 @@ void greedy(llama_context* context, const llama_vocab* vocab, int count) {
   }
 }
 
+void logits(llama_context* context, const llama_vocab* vocab) {
+  const size_t size = static_cast<size_t>(llama_vocab_n_tokens(vocab));
+  llama_batch batch = llama_batch_init(kContextTokens, 0, 1);
+  for (const Tokens& sequence : read_lines()) {
+    llama_memory_clear(llama_get_memory(context), true);
+    batch.n_tokens = 0;
+    const int length = static_cast<int>(sequence.size());
+    for (int i = 0; i < length; ++i) add(batch, sequence[i], i, 0, true);
+    decode(context, batch);
+    for (int i = 0; i < length; ++i) {
+      std::fwrite(llama_get_logits_ith(context, i), sizeof(float), size, stdout);
+    }
+  }
+  llama_batch_free(batch);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -155,9 +174,15 @@ int main(int argc, char** argv) {
   const std::string mode = argv[2];
   if (mode == "tokenize") {
     tokenize(vocab);
-  } else if (mode == "greedy" && argc == 5) {
-    greedy(make_context(model, std::string(argv[3]) == "f16" ? GGML_TYPE_F16 : GGML_TYPE_F32), vocab,
-           std::atoi(argv[4]));
+    return 0;
+  }
+  if (argc != 5) return 2;
+  const ggml_type cache = std::string(argv[3]) == "f16" ? GGML_TYPE_F16 : GGML_TYPE_F32;
+  const int number = std::atoi(argv[4]);
+  if (mode == "greedy") {
+    greedy(make_context(model, cache, false, 1), vocab, number);  // spinning barriers crawl on a busy machine
+  } else if (mode == "logits") {
+    logits(make_context(model, cache, number != 0, 2), vocab);
   } else {
     return 2;
   }
