@@ -33,6 +33,12 @@ inline ActivationArgs activation_args(Address gate, Address up, Address out, int
   return {at<float>(gate), at<float>(up), at<float>(out), in_stride, cols, cols, Activation(act)};
 }
 
+inline RouteArgs route_args(Address logits, int64_t row_stride, int64_t experts, int64_t top_k,
+                            bool renormalise, bool shared, Address ids, Address weights) {
+  return {at<float>(logits), row_stride, experts,          top_k,
+          renormalise,       shared,     at<int32_t>(ids), at<float>(weights)};
+}
+
 inline KvWriteArgs kv_write_args(Address k, Address v, int64_t k_row_stride, int64_t v_row_stride,
                                  Address k_cache, Address v_cache, Address slots, int64_t kv_heads,
                                  int64_t head_dim, int64_t block_size, int type) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/experts.h"
 #include "bindings/layer_calls.h"
 #include "runtime/decode.h"
 #include "runtime/program.h"
@@ -117,6 +118,19 @@ class Recorder {
                                             block_table, table_stride, heads, kv_heads, head_dim, block_size,
                                             type, scale, cap, window, sinks, slopes),
                              num_blocks, group_of("block_table", block_table, inputs_.block_tables)});
+  }
+
+  void route(Address logits, int64_t row_stride, int64_t rows, int64_t experts, int64_t top_k,
+             bool renormalise, bool shared, Address ids, Address weights) {
+    expect_rows(rows);
+    program_.add(RouteOp{route_args(logits, row_stride, experts, top_k, renormalise, shared, ids, weights)});
+  }
+  void experts(const nb::object& list, Address x, int64_t x_stride, int64_t rows, Address ids,
+               Address weights, int64_t slots, Address out, int act) {
+    expect_rows(rows);
+    kept_.append(list);
+    program_.add(ExpertsOp{&nb::cast<const ExpertList&>(list).experts,
+                           experts_args(x, x_stride, ids, weights, slots, out, act)});
   }
 
   void run(int64_t rows, int64_t num_seqs, Address token_ids, Address positions, Address query_start,
@@ -233,6 +247,8 @@ void bind_program(nb::module_& m) {
       .def("select_rows", &Recorder::select_rows)
       .def("write_kv", &Recorder::write_kv)
       .def("paged_attention", &Recorder::paged_attention)
+      .def("route", &Recorder::route)
+      .def("experts", &Recorder::experts)
       .def("run", &Recorder::run)
       .def("run_timed", &Recorder::run_timed)
       .def("weight_bytes", &Recorder::weight_bytes)

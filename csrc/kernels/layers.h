@@ -4,6 +4,7 @@
 #include "kernels/activation.h"
 #include "kernels/argmax.h"
 #include "kernels/attention.h"
+#include "kernels/experts.h"
 #include "kernels/kv_write.h"
 #include "kernels/layer_norm.h"
 #include "kernels/logprobs.h"
@@ -19,8 +20,9 @@ namespace OCTAVO_ISA {
 namespace {
 
 inline void fill_layers(LayerKernels& table) {
-  table = {rms_norm,        layer_norm, rope,   act_mul,  softcap_rows, write_kv,  attention_unit,
-           attention_merge, argmax,     sample, logprobs, add_rows,     scale_rows};
+  table = {rms_norm,       layer_norm,      rope,        act_mul, softcap_rows, write_kv,
+           attention_unit, attention_merge, argmax,      sample,  logprobs,     add_rows,
+           scale_rows,     route_rows,      combine_rows};
 }
 
 }  // namespace

@@ -1,55 +1,16 @@
 #include "runtime/linear.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <memory>
-#include <new>
 
 #include "octavo/kernel_table.h"
 #include "octavo/thread_pool.h"
+#include "runtime/quantised_rows.h"
 
 namespace octavo {
 namespace {
 
-// Grow-only memory for quantised rows; used under ThreadPool::exclusive().
-class Workspace {
- public:
-  uint8_t* reserve(int64_t bytes) {
-    if (bytes > size_) {
-      memory_.reset();
-      size_ = 0;
-      const int64_t rounded = (bytes + 4095) / 4096 * 4096;
-      memory_.reset(static_cast<uint8_t*>(aligned_alloc(4096, size_t(rounded))));
-      if (!memory_) throw std::bad_alloc();
-      size_ = rounded;
-    }
-    return memory_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(uint8_t* p) const { free(p); }
-  };
-  std::unique_ptr<uint8_t, Free> memory_;
-  int64_t size_ = 0;
-};
-
-// Kernels that work on tiles of rows may read as many rows beyond the last one.
-constexpr int64_t kRowsRead = 15;
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-int64_t row_bytes(RowForm form, int64_t cols) {
-  if (form == kRowsBF16) return (cols + 31) / 32 * kSplitBytes;  // rows lie in tiles
-  const int64_t bytes = form == kRowsBlock32 ? (cols + 63) / 64 * 2 * int64_t(sizeof(RowBlock32))
-                                             : cols / 256 * int64_t(sizeof(RowBlock256));
-  return round_up(bytes, 64) + 64;  // not a power of two: rows would all fall on the same cache sets
-}
-
 void quantise(RowForm form, ActivationRows& a, Workspace& workspace) {
-  a.row_bytes = row_bytes(form, a.cols);
-  a.tiled = a.rows >= kernels().linear.tiled_from[form];
+  shape_rows(form, a);
   a.blocks = workspace.reserve((a.rows + kRowsRead) * a.row_bytes);
   const auto kernel = kernels().linear.quantise[form];
   const int64_t grain = std::max<int64_t>(1, 16384 / a.cols);  // below, another thread is not worth waking
@@ -144,7 +105,7 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
   int64_t panels = 0, bytes = 0;
   for (int i = 0; i < count; ++i) {
     const PackedMatrix& w = *weights[i];
-    const RowForm form = format_info(w.format()).rows;
+    const RowForm form = row_form(w.format());
     if (kernels().linear.quantise[form] != nullptr && forms[form].blocks == nullptr)
       quantise(form, forms[form], workspaces[form]);
     parts[i] = {{w.view(), forms[form], out, out_stride, bias}, w.format(), w.panels()};
@@ -156,7 +117,7 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
   const Job job = {parts, count, panels, rows, rows_per_chunk(rows, panels, pool.num_threads())};
   // A unit should be worth waking a thread: some weights to read, or some rows to multiply.
   const int64_t unit = std::max<int64_t>(1, bytes / panels * std::min<int64_t>(job.chunk_rows, 16));
-  const RowForm form = format_info(weights[0]->format()).rows;
+  const RowForm form = row_form(weights[0]->format());
   const int64_t together = panels_together(form, rows, panels, pool.num_threads());
   const int64_t grain = round_up(std::max<int64_t>(1, kMinUnitBytes / unit), together);
   pool.parallel_for(panels * job.chunks(), grain,

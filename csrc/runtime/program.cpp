@@ -52,6 +52,8 @@ struct Runner {
     args.slots = step.groups[op.group].slots;
     run_write_kv(args, step.rows);
   }
+  void operator()(const RouteOp& op) const { run_route(op.args, step.rows); }
+  void operator()(const ExpertsOp& op) const { run_experts(*op.experts, op.args, step.rows); }
   void operator()(const AttentionOp& op) const {
     run_attention(of_step(op.args, step, op.group), step.num_seqs);
   }
@@ -131,8 +133,8 @@ std::vector<int64_t> Program::run_timed(const Step& step) const {
 
 const char* Program::name(int64_t op) const {
   static constexpr std::array<const char*, std::variant_size_v<Op>> kNames = {
-      "embedding", "linear", "norm",        "rope",     "act_mul",  "softcap",
-      "add",       "scale",  "select_rows", "write_kv", "attention"};
+      "embedding", "linear",      "norm",     "rope",      "act_mul", "softcap", "add",
+      "scale",     "select_rows", "write_kv", "attention", "route",   "experts"};
   return kNames[ops_[size_t(op)].index()];
 }
 

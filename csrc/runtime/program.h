@@ -11,6 +11,7 @@
 
 #include "octavo/layer_args.h"
 #include "pack/packed_matrix.h"
+#include "runtime/experts.h"
 
 namespace octavo {
 
@@ -80,8 +81,16 @@ struct AttentionOp {
   int64_t group;
 };
 
+struct RouteOp {
+  RouteArgs args;
+};
+struct ExpertsOp {
+  const std::vector<Expert>* experts;
+  ExpertsArgs args;
+};
+
 using Op = std::variant<EmbeddingOp, LinearOp, NormOp, RopeOp, ActivationOp, SoftcapOp, AddOp, ScaleOp,
-                        SelectOp, KvWriteOp, AttentionOp>;
+                        SelectOp, KvWriteOp, AttentionOp, RouteOp, ExpertsOp>;
 
 class Program {
  public:

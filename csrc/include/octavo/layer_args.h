@@ -78,6 +78,31 @@ struct SelectArgs {
   int64_t cols;
 };
 
+// Chooses top_k experts a row by logit, the lower id first where they are equal. Weights are the softmax over
+// all experts, `renormalise`d over the chosen ones or not. With `shared`, one more logit follows: expert
+// number `experts` is always taken, last, with the logit's sigmoid as its weight. Slots = top_k + shared.
+struct RouteArgs {
+  const float* logits;  // [M, experts + shared]
+  int64_t row_stride;
+  int64_t experts;  // at most kMaxExperts
+  int64_t top_k;
+  bool renormalise;
+  bool shared;
+  int32_t* ids;    // [M, slots]
+  float* weights;  // [M, slots]
+};
+inline constexpr int64_t kMaxExperts = 1024;
+
+// out[r] = sum over slots s, ascending, of weights[r][s] * y[places[r][s]]; y and out are dense.
+struct CombineArgs {
+  const float* y;
+  const int32_t* places;  // [M, slots]
+  const float* weights;   // [M, slots]
+  float* out;
+  int64_t slots;
+  int64_t cols;
+};
+
 enum class KvType : int32_t { f32 = 0, bf16 = 1, f16 = 2, e4m3 = 3, e5m2 = 4, i8 = 5 };
 
 // Pages: K [blocks, kv_heads, head_dim, block_size], V [blocks, kv_heads, block_size, head_dim]. With i8 each
@@ -182,6 +207,8 @@ struct LayerKernels {
   void (*logprobs)(const LogprobArgs& a, int64_t begin, int64_t end);
   void (*add)(const AddArgs& a, int64_t begin, int64_t end);
   void (*scale)(const ScaleArgs& a, int64_t begin, int64_t end);
+  void (*route)(const RouteArgs& a, int64_t begin, int64_t end);
+  void (*combine)(const CombineArgs& a, int64_t begin, int64_t end);
 };
 
 constexpr int64_t attention_scratch_bytes(int64_t head_dim) {

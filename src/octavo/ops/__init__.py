@@ -8,6 +8,7 @@ from octavo.ops.activation import act_mul, activation, softcap
 from octavo.ops.attention import kv_cache_shapes, paged_attention, write_kv
 from octavo.ops.dispatch import reference_mode
 from octavo.ops.embedding import embedding
+from octavo.ops.experts import ExpertWeights, experts, route
 from octavo.ops.linear import linear
 from octavo.ops.machine import available_isas, isa, native_available, num_threads, set_isa, set_num_threads
 from octavo.ops.norm import layer_norm, rms_norm
@@ -18,6 +19,7 @@ from octavo.ops.sampling import argmax, logprobs, sample
 
 __all__ = [
     "FORMATS",
+    "ExpertWeights",
     "PackedWeight",
     "act_mul",
     "activation",
@@ -25,6 +27,7 @@ __all__ = [
     "argmax",
     "available_isas",
     "embedding",
+    "experts",
     "isa",
     "kv_cache_shapes",
     "layer_norm",
@@ -37,6 +40,7 @@ __all__ = [
     "reference_mode",
     "rms_norm",
     "rope",
+    "route",
     "sample",
     "scale",
     "select_rows",

@@ -11,7 +11,8 @@ from octavo.ops.operands import require
 _CODES = {"silu": 0, "gelu_tanh": 1, "gelu": 2}
 
 
-def _code(act: str) -> int:
+def code_of(act: str) -> int:
+    """The kernels' number of an activation."""
     if act not in _CODES:
         raise ValueError(f"act is {act!r}, must be one of {', '.join(_CODES)}")
     return _CODES[act]
@@ -19,7 +20,7 @@ def _code(act: str) -> int:
 
 def activation(x: torch.Tensor, act: str) -> torch.Tensor:
     """`act(x)`, element by element; `act` is `silu`, `gelu_tanh` or `gelu` (the erf form)."""
-    code = _code(act)
+    code = code_of(act)
     native = native_for(x)
     if native is None:
         return reference.activation(x, act)
@@ -32,7 +33,7 @@ def activation(x: torch.Tensor, act: str) -> torch.Tensor:
 
 def act_mul(gate_up: torch.Tensor, act: str) -> torch.Tensor:
     """`act(gate) * up` of [M, 2 * I], where each row is gate | up -> [M, I]."""
-    code = _code(act)
+    code = code_of(act)
     rows, width = gate_up.shape
     require(width % 2 == 0, "gate_up has {} columns, must be an even number: gate | up", width)
     native = native_for(gate_up)

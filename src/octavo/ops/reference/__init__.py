@@ -3,6 +3,7 @@
 from octavo.ops.reference.activation import act_mul, activation, softcap
 from octavo.ops.reference.attention import paged_attention, write_kv
 from octavo.ops.reference.embedding import embedding
+from octavo.ops.reference.experts import experts, route
 from octavo.ops.reference.linear import linear
 from octavo.ops.reference.norm import layer_norm, rms_norm
 from octavo.ops.reference.rope import rope
@@ -15,6 +16,7 @@ __all__ = [
     "add",
     "argmax",
     "embedding",
+    "experts",
     "layer_norm",
     "linear",
     "log_min_p",
@@ -22,6 +24,7 @@ __all__ = [
     "paged_attention",
     "rms_norm",
     "rope",
+    "route",
     "sample",
     "scale",
     "select_rows",
