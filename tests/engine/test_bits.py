@@ -22,7 +22,7 @@ from octavo.models.decoder import Decoder
 from octavo.types.kv import KV_DTYPES
 from octavo.types.sampling_params import SamplingParams
 
-# Two tiny models in bfloat16: one of the plain kind, one with sliding windows, sandwich norms and grouped heads.
+# Tiny models in bfloat16: one of the plain kind, one with sliding windows, sandwich norms and grouped heads, one of experts.
 TINY = {
     "llama-bf16": {
         "architectures": ["LlamaForCausalLM"],
@@ -62,6 +62,28 @@ TINY = {
         "hidden_activation": "gelu_pytorch_tanh",
         "tie_word_embeddings": True,
         "eos_token_id": 1,
+    },
+    "qwen3moe-bf16": {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "torch_dtype": "bfloat16",
+        "vocab_size": 301,
+        "hidden_size": 96,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "num_experts": 9,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 64,
+        "norm_topk_prob": True,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "eos_token_id": 2,
     },
 }
 

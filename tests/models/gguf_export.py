@@ -7,6 +7,7 @@ our reader.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,16 @@ import numpy as np
 import torch
 import transformers
 
+from tests.models.tiny import is_router
+
 _ARCHITECTURES = {
     "LlamaForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "MixtralForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
+    "Qwen2MoeForCausalLM": gguf.MODEL_ARCH.QWEN2MOE,
     "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
+    "Qwen3MoeForCausalLM": gguf.MODEL_ARCH.QWEN3MOE,
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
     "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
     "Phi3ForCausalLM": gguf.MODEL_ARCH.PHI3,
@@ -30,9 +36,17 @@ _PLUS_ONE = {gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3}
 
 
 def export(
-    model: transformers.PreTrainedModel, path: Path, kind: gguf.GGMLQuantizationType, **extra: int
+    model: transformers.PreTrainedModel,
+    path: Path,
+    kind: gguf.GGMLQuantizationType,
+    *,
+    stacked: bool = True,
+    **extra: int,
 ) -> None:
-    """Write `model` to `path`, its matrices as `kind`, everything else as F32; `extra` are more metadata keys."""
+    """Write `model` to `path`, its matrices as `kind`, everything else as F32; `extra` are more metadata keys.
+
+    Experts lie `stacked` in one tensor, or as before 2024 in a tensor each.
+    """
     arch = _ARCHITECTURES[type(model).__name__]
     config = model.config
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
@@ -40,11 +54,16 @@ def export(
     for key, value in extra.items():
         writer.add_uint32(f"{gguf.MODEL_ARCH_NAMES[arch]}.{key}", value)
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
-    for name, parameter in model.named_parameters():
+    for name, parameter in _parameters(model):
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert target is not None, name
-        writer_kind = kind if parameter.dim() > 1 else gguf.GGMLQuantizationType.F32
+        matrix = parameter.dim() > 1 and not is_router(name)
+        writer_kind = kind if matrix else gguf.GGMLQuantizationType.F32
         data = gguf.quants.quantize(_converted(name, parameter.detach(), config, arch).numpy(), writer_kind)
+        if "_exps." in target and not stacked:
+            for expert, part in enumerate(data):
+                writer.add_tensor(target.replace("_exps.", f".{expert}."), part, raw_dtype=writer_kind)
+            continue
         writer.add_tensor(target, data, raw_dtype=writer_kind)
     for name, factors in _rope_tensors(config).items():
         writer.add_tensor(name, factors)
@@ -52,6 +71,19 @@ def export(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _parameters(model: transformers.PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and values; gate and up of experts, which `transformers` holds in one, apart as in checkpoints."""
+    for name, parameter in model.named_parameters():
+        stem, fused, _ = name.partition("gate_up_proj")
+        if ".experts." in name and fused:
+            gate, up = parameter.chunk(2, dim=1)
+            yield from ((f"{stem}gate_proj.weight", gate), (f"{stem}up_proj.weight", up))
+        elif ".experts." in name:
+            yield f"{name}.weight", parameter
+        else:
+            yield name, parameter
 
 
 def _head_dim(config: Any) -> int:
@@ -74,6 +106,7 @@ def _write_settings(writer: gguf.GGUFWriter, config: Any, arch: gguf.MODEL_ARCH)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     if arch is not gguf.MODEL_ARCH.GEMMA2:
         writer.add_rope_freq_base(rope["rope_theta"])
+    _write_experts(writer, config)
     if getattr(config, "head_dim", None):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
@@ -98,8 +131,20 @@ def _write_settings(writer: gguf.GGUFWriter, config: Any, arch: gguf.MODEL_ARCH)
         )
 
 
+def _write_experts(writer: gguf.GGUFWriter, config: Any) -> None:
+    if getattr(config, "num_experts_per_tok", None):
+        writer.add_expert_count(getattr(config, "num_experts", None) or config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if getattr(config, "moe_intermediate_size", None):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if getattr(config, "shared_expert_intermediate_size", None):
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
 def _converted(name: str, weight: torch.Tensor, config: Any, arch: gguf.MODEL_ARCH) -> torch.Tensor:
     """The values as the converter stores them."""
+    if name.endswith("shared_expert_gate.weight"):
+        return weight.squeeze()
     if arch in _PLUS_ONE and name.endswith("norm.weight"):
         return weight + 1
     for projection, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):

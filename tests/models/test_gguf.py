@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from octavo import ops
+from octavo.layers.parts import MoE
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.models import registry
+from octavo.models.decoder import Decoder
 from octavo.models.hf_config import HFConfig
 from octavo.models.loading import load_model
 from octavo.weights.source import RawDType
@@ -23,8 +25,14 @@ F32, F16, Q8_0 = (gguf.GGMLQuantizationType[kind] for kind in ("F32", "F16", "Q8
 # Q8_0 rounds weights and activations to 8 bits: about half a percent a layer, here as a share of the logits' own size.
 Q8_0_SHARE = 0.05
 # What a GGUF file cannot say: Mistral's window over all layers, windows from a certain layer on, and a
-# query scale other than by the head's width.
-UNSAYABLE = {"MistralForCausalLM", "Qwen2ForCausalLM+window", "Gemma3ForCausalLM+scaled"}
+# query scale other than by the head's width, and expert weights that are not renormalised where llama.cpp does it.
+UNSAYABLE = {
+    "MistralForCausalLM",
+    "MixtralForCausalLM+window",
+    "Qwen2ForCausalLM+window",
+    "Qwen3MoeForCausalLM+plain",
+    "Gemma3ForCausalLM+scaled",
+}
 NAMES = [name for name in tiny.NAMES if name not in UNSAYABLE]
 
 
@@ -53,7 +61,10 @@ def test_quantised(name: str, tmp_path: Path) -> None:
     decoder = tiny.load(written(name, Q8_0, tmp_path), 96)
     expected = tiny.reference_logits(tiny.reference(name), prompt)
     logits = PagedRunner(decoder).feed({0: prompt})[0]
-    assert (logits - expected).pow(2).mean().sqrt() < Q8_0_SHARE * expected.std()
+    errors = (logits - expected).pow(2).mean(dim=1)
+    # Near a tie of experts a rounded row takes another one: then the typical row must do.
+    error = errors.median() if _has_experts(decoder) else errors.mean()
+    assert error.sqrt() < Q8_0_SHARE * expected.std()
     float_bytes = sum(4 * parameter.numel() for parameter in tiny.reference(name).parameters())
     assert decoder.weight_bytes < 0.35 * float_bytes
 
@@ -77,6 +88,21 @@ def test_every_format_that_is_read_has_kernels() -> None:
     assert set(RawDType) <= set(ops.FORMATS)
 
 
+def _has_experts(decoder: Decoder) -> bool:
+    return any(isinstance(block.ffn, MoE) for block in decoder.spec.layers)
+
+
+@pytest.mark.parametrize("name", ["MixtralForCausalLM", "Qwen2MoeForCausalLM"])
+def test_a_tensor_for_each_expert(name: str, tmp_path: Path) -> None:
+    """Files from before experts were stacked: the same model."""
+    prompt, answers = tiny.random_tokens(20), []
+    for stacked in (True, False):
+        path = tmp_path / f"{stacked}.gguf"
+        export(tiny.reference(name), path, Q8_0, stacked=stacked)
+        answers.append(PagedRunner(tiny.load(path)).feed({0: prompt})[0])
+    assert torch.equal(*answers)
+
+
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "SmolLM3ForCausalLM"])
 def test_rows_left_in_gguf_order_are_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That `test_float` can fail: without undoing the permutation the logits are nowhere near."""
@@ -91,12 +117,12 @@ def test_rows_left_in_gguf_order_are_seen(name: str, tmp_path: Path, monkeypatch
 def test_a_key_that_changes_the_model(count: int, tmp_path: Path) -> None:
     """Experts are refused by the name of the key; no experts are none."""
     path = tmp_path / "model.gguf"
-    export(tiny.reference("LlamaForCausalLM"), path, F32, expert_count=count)
+    export(tiny.reference("Qwen2ForCausalLM"), path, F32, expert_count=count)
     hf = HFConfig.from_path(str(path))
     if count == 0:
         assert registry.build_spec(hf).num_layers == 3
         return
-    with pytest.raises(UnsupportedModelError, match="not known to llama: expert_count"):
+    with pytest.raises(UnsupportedModelError, match="not known to qwen2: num_experts"):
         registry.build_spec(hf)
 
 

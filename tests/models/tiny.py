@@ -39,12 +39,17 @@ def reference(name: str) -> transformers.PreTrainedModel:
 
 @functools.cache
 def rounded_reference(name: str, dtype: torch.dtype) -> transformers.PreTrainedModel:
-    """The same with its matrices rounded to `dtype`, computing in float32 all the same."""
+    """The same with its matrices (but routers) rounded to `dtype`, computing in float32 all the same."""
     model = copy.deepcopy(reference(name))
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
+    for parameter_name, parameter in model.named_parameters():
+        if parameter.dim() > 1 and not is_router(parameter_name):
             parameter.data = parameter.data.to(dtype).float()
     return model
+
+
+def is_router(name: str) -> bool:
+    """Whether a parameter scores experts: GGUF files keep those in float32."""
+    return name.endswith((".mlp.gate.weight", ".shared_expert_gate.weight"))
 
 
 def _randomise(name: str, parameter: torch.Tensor) -> None:
@@ -54,7 +59,7 @@ def _randomise(name: str, parameter: torch.Tensor) -> None:
     elif "embed" in name or "lm_head" in name:
         parameter.normal_(std=0.4)
     else:
-        parameter.normal_(std=1.5 / parameter.shape[1] ** 0.5)
+        parameter.normal_(std=1.5 / parameter.shape[-1] ** 0.5)
 
 
 def reference_logits(model: transformers.PreTrainedModel, tokens: list[int]) -> torch.Tensor:

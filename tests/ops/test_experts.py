@@ -69,7 +69,9 @@ def test_bits_do_not_depend_on_rows_threads_or_isa(formats: tuple[str, str, str]
         assert torch.equal(alone, expected[40:])
 
 
-@pytest.mark.parametrize("formats", [("f32", "f32", "f32"), ("q4_k", "q4_k", "q6_k"), ("q8_0", "q8_0", "q8_0")])
+@pytest.mark.parametrize(
+    "formats", [("f32", "f32", "f32"), ("q4_k", "q4_k", "q6_k"), ("q8_0", "q8_0", "q8_0")]
+)
 def test_it_is_the_ops_one_by_one(formats: tuple[str, str, str]) -> None:
     """Each expert's part has the bits of the plain products, and slots are summed in order."""
     hidden, inner = sizes(formats)
@@ -80,7 +82,9 @@ def test_it_is_the_ops_one_by_one(formats: tuple[str, str, str]) -> None:
         parts = []
         for expert in ids[row].tolist():
             gate, up, down = weights.weights[expert]
-            parts.append(ops.linear(ops.act_mul(ops.linear(x[row : row + 1], [gate, up]), "gelu_tanh"), [down]))
+            parts.append(
+                ops.linear(ops.act_mul(ops.linear(x[row : row + 1], [gate, up]), "gelu_tanh"), [down])
+            )
         first = shares[row, 0] * parts[0][0]
         fused = shares[row, 1].double() * parts[1][0].double() + first.double()  # one rounding: an fma
         assert torch.equal(got[row], fused.float())
@@ -103,7 +107,10 @@ def test_emulated_avx512(isa: str) -> None:
     x, (ids, shares) = random_rows(40, 256), choice(40, experts=3)
     logits = random_rows(40, 61)
     ops.set_isa("scalar")
-    expected = ops.experts(x, ids, shares, weights, "silu"), *ops.route(logits, 5, renormalise=True, shared=True)
+    expected = (
+        ops.experts(x, ids, shares, weights, "silu"),
+        *ops.route(logits, 5, renormalise=True, shared=True),
+    )
     ops.set_isa(isa)
     got = ops.experts(x, ids, shares, weights, "silu"), *ops.route(logits, 5, renormalise=True, shared=True)
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
@@ -243,11 +250,11 @@ def test_bad_operands_are_named() -> None:
         ops.experts(torch.zeros(3, 32), ids, shares, weights, "silu")
     with pytest.raises(ValueError, match="weights must be"):
         ops.experts(torch.zeros(3, 64), ids, shares[:2], weights, "silu")
+    ids[1, 0] = EXPERTS
     with pytest.raises(ValueError, match=r"ids\[1, 0\] is 6, must be at least 0 and below 6"):
-        ids[1, 0] = EXPERTS
         ops.experts(torch.zeros(3, 64), ids, shares, weights, "silu")
     with pytest.raises(ValueError, match="top_k is 7, must be 1 to the 6 experts"):
         ops.route(torch.zeros(2, 6), 7, renormalise=True)
+    good, bad = weights.weights[0], random_weight("q8_0", 64, 64).packed
     with pytest.raises(ValueError, match=r"expert 1 has weights of \[\(32, 64\), \(32, 64\), \(64, 64\)\]"):
-        good, bad = weights.weights[0], random_weight("q8_0", 64, 64).packed
         ops.ExpertWeights([good, (good[0], good[1], bad)])

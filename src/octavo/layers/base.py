@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 
@@ -47,6 +48,9 @@ class Layer:
         return 0
 
 
+AnyLayer = TypeVar("AnyLayer", bound=Layer)
+
+
 class TokenLayer(Layer, ABC):
     """A layer that works on each token alone."""
 
@@ -63,10 +67,10 @@ class SequenceLayer(Layer, ABC):
         """[M, hidden] -> [M, hidden]."""
 
 
-class LayerList(Layer):
+class LayerList(Layer, Generic[AnyLayer]):
     """Numbered layers."""
 
-    def __init__(self, layers: list[SequenceLayer]) -> None:
+    def __init__(self, layers: list[AnyLayer]) -> None:
         self.items = layers
 
     def children(self) -> Iterator[tuple[str, Layer]]:

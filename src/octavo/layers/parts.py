@@ -136,6 +136,29 @@ class GatedMLP:
 
 
 @dataclass(frozen=True)
+class MoE:
+    """A mixture of experts (Shazeer et al. 2017, arXiv 1701.06538): each token goes through `top_k` of them.
+
+    A linear router scores the experts; the outputs of the best are summed, weighted by the softmax of their scores.
+    """
+
+    experts: int
+    top_k: int
+    intermediate: int
+    """Of each expert, a gated feed-forward."""
+    act: str
+    renormalise: bool
+    """Whether the weights of the chosen experts are divided by their sum."""
+    shared: int = 0
+    """Width of one more expert that every token takes, weighted by the sigmoid of a score of its own; 0: there is none."""
+
+    def build(self, context: BuildContext) -> TokenLayer:
+        from octavo.layers.moe import MoELayer
+
+        return MoELayer(self, context)
+
+
+@dataclass(frozen=True)
 class Embedding:
     """Token vectors, multiplied by `scale`."""
 

@@ -27,6 +27,7 @@ _HARMLESS_NAMES = """
     top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
     bad_words_ids num_return_sequences output_scores forced_bos_token_id forced_eos_token_id remove_invalid_values
     exponential_decay_length_penalty suppress_tokens begin_suppress_tokens task_specific_params problem_type
+    router_aux_loss_coef router_jitter_noise
     finetuning_task id2label label2id num_labels tokenizer_class is_llama_config unsloth_fixed
     unsloth_version cache_implementation original_max_position_embeddings truncate
 """

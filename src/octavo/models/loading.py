@@ -60,6 +60,6 @@ def _check_format(load_format: str, hf: HFConfig) -> None:
 
 def _rules(hf: HFConfig) -> Rules:
     if not hf.is_gguf:
-        return hf_rules()
+        return hf_rules(registry.hf_renames(hf.architecture))
     naming = GGUFNaming(**registry.gguf_naming(hf.architecture))
     return gguf_rules(naming, num_heads=hf.num_heads(), num_kv_heads=hf.num_kv_heads())

@@ -50,6 +50,13 @@ def gguf_naming(architecture: str) -> dict[str, bool]:
     return naming.get(architecture, {})
 
 
+def hf_renames(architecture: str) -> tuple[tuple[str, str], ...]:
+    """Substitutions (regular expression, replacement) that make a Hugging Face checkpoint's names those of the layers."""
+    module = _family(discover("ARCHITECTURES")[architecture])
+    renames: dict[str, tuple[tuple[str, str], ...]] = getattr(module, "HF_RENAMES", {})
+    return renames.get(architecture, ())
+
+
 @functools.cache
 def discover(table: str) -> dict[str, str]:
     """Keys of one of `TABLES` over all family files, each with its file's module name."""

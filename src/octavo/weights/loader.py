@@ -9,8 +9,9 @@ from typing import Protocol
 
 from octavo.lib.errors import CheckpointError
 from octavo.lib.gguf import GGUFFile
+from octavo.weights.experts import unstacked
 from octavo.weights.gguf import GGUFSource
-from octavo.weights.rules import Rules, Transform
+from octavo.weights.rules import Rule, Rules, Transform
 from octavo.weights.safetensors import SafetensorsSource
 from octavo.weights.source import RawTensor, WeightSource
 
@@ -45,7 +46,7 @@ def open_source(path: str | Path) -> WeightSource:
     """
     path = Path(path)
     if path.suffix == ".gguf":
-        return GGUFSource(GGUFFile.open(path))
+        return unstacked(GGUFSource(GGUFFile.open(path)))
     return SafetensorsSource.open(path)
 
 
@@ -93,16 +94,16 @@ def _plan(expected: Mapping[str, tuple[int, ...]], source: WeightSource, rules: 
         if rule.target in plan:
             message = f"is {rule.target}, as is {plan[rule.target].name!r}"
             raise CheckpointError(message, file=source.file(name), tensor=name)
-        nbytes = _checked_size(source, name, rule.target, tuple(expected[rule.target]))
+        nbytes = _checked_size(source, name, rule, tuple(expected[rule.target]))
         plan[rule.target] = _Item(name, nbytes, rule.target, rule.transform)
     _check_complete(expected, plan, source)
     return list(plan.values())
 
 
-def _checked_size(source: WeightSource, name: str, target: str, shape: tuple[int, ...]) -> int:
+def _checked_size(source: WeightSource, name: str, rule: Rule, shape: tuple[int, ...]) -> int:
     info = source.info(name)
-    if info.shape != shape:
-        alias = "" if target == name else f" ({target})"
+    if rule.transform.shape(info.shape) != shape:
+        alias = "" if rule.target == name else f" ({rule.target})"
         message = f"has shape {list(info.shape)}, but the model{alias} has {list(shape)}"
         raise CheckpointError(message, file=source.file(name), tensor=name)
     return info.nbytes

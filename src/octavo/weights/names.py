@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from octavo.weights.rules import (
     KEEP,
+    AsRow,
     RenameRules,
     Rule,
     SubtractOne,
@@ -33,6 +34,20 @@ _BIASED = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Experts are stacked in one tensor (`weights/experts.py` takes it apart), or in older files have one each.
+_EXPERTS = {
+    f"{role}{kind}.{{}}": f"mlp.experts.{{}}.{module}"
+    for role, module in (("ffn_gate", "gate_proj"), ("ffn_up", "up_proj"), ("ffn_down", "down_proj"))
+    for kind in ("", "_exps")
+}
+_ROUTED = {
+    **_EXPERTS,
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
+_SHARED_GATE = "ffn_gate_inp_shexp"
 _NORMS = {
     "attn_norm": "input_layernorm",
     "attn_q_norm": "self_attn.q_norm",
@@ -86,6 +101,9 @@ def gguf_rules(naming: GGUFNaming, *, num_heads: int, num_kv_heads: int) -> Tabl
     for role, module in _projections(naming).items():
         for kind in ("weight", "bias"):
             table[f"blk.{{}}.{role}.{kind}"] = Rule(f"{_LAYER}{module}.{kind}", rotated.get(role, KEEP))
+    for role, module in _ROUTED.items():
+        table[f"blk.{{}}.{role}.weight"] = Rule(f"{_LAYER}{module}.weight")
+    table[f"blk.{{}}.{_SHARED_GATE}.weight"] = Rule(f"{_LAYER}mlp.shared_expert_gate.weight", AsRow())
     table |= {name: Rule(name) for name in ROPE_FACTORS}
     # Files with tied embeddings sometimes carry the head all the same.
     return TableRules(table, optional=(HEAD, *ROPE_FACTORS))

@@ -20,9 +20,13 @@ class Transform(Protocol):
         """The changed tensor; `raw` itself is left alone."""
         ...
 
+    def shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a changed tensor."""
+        return stored
+
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(Transform):
     """No change."""
 
     def apply(self, raw: RawTensor) -> RawTensor:
@@ -30,7 +34,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoRopePermutation:
+class UndoRopePermutation(Transform):
     """Puts the rows of a q or k projection back into Hugging Face's order.
 
     llama.cpp's converter reorders the rows of each head from (first half, second half) to interleaved pairs, for
@@ -51,7 +55,7 @@ class UndoRopePermutation:
 
 
 @dataclass(frozen=True, slots=True)
-class SubtractOne:
+class SubtractOne(Transform):
     """Undoes the converter's `w + 1` on norms that compute `x * (1 + w)`.
 
     Adding the one again gives the stored float32 value back to the bit wherever that was itself a float32 sum `w + 1`
@@ -64,12 +68,24 @@ class SubtractOne:
         return replace(raw, data=raw.data - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class AsRow(Transform):
+    """Makes a vector a matrix of one row: llama.cpp drops that dimension."""
+
+    def apply(self, raw: RawTensor) -> RawTensor:
+        shape = self.shape(raw.shape)
+        return replace(raw, shape=shape, data=raw.data.reshape(1, -1))
+
+    def shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        return (1, *stored) if len(stored) == 1 else stored
+
+
 KEEP = Keep()
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The name of a tensor in the model, `{}` standing for the number of its layer, and how it gets there."""
+    """The name of a tensor in the model, `{}` standing for the number of its layer (and expert), and how it gets there."""
 
     target: str
     transform: Transform = KEEP
@@ -88,25 +104,22 @@ class Rules(Protocol):
 
 
 class TableRules:
-    """Rules by exact name; the first number between dots is the layer's (`blk.3.attn_q.weight` is `blk.{}.attn_q.weight`).
+    """Rules by exact name but for the numbers between dots: `blk.3.attn_q.weight` is `blk.{}.attn_q.weight`.
 
     Args:
         table: Checkpoint name to rule.
         optional: Target names that a model need not ask for.
     """
 
-    _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+    _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
     def __init__(self, table: Mapping[str, Rule], optional: Collection[str] = ()) -> None:
         self._table = table
         self._optional = frozenset(optional)
 
     def resolve(self, name: str) -> Rule | None:
-        layer = self._LAYER.search(name)
-        if layer is None:
-            return self._table.get(name)
-        rule = self._table.get(f"{name[: layer.start()]}{{}}{name[layer.end() :]}")
-        return rule and replace(rule, target=rule.target.format(layer[0]))
+        rule = self._table.get(self._NUMBER.sub("{}", name))
+        return rule and replace(rule, target=rule.target.format(*self._NUMBER.findall(name)))
 
     def may_drop(self, target: str) -> bool:
         return target in self._optional

@@ -130,6 +130,14 @@ PHI = LLAMA | {
     "blk.7.ffn_up.weight": "model.layers.7.mlp.gate_up_proj.weight",
 }
 
+EXPERTS = {
+    "blk.7.ffn_gate_inp.weight": "model.layers.7.mlp.gate.weight",
+    "blk.7.ffn_down_exps.12.weight": "model.layers.7.mlp.experts.12.down_proj.weight",
+    "blk.7.ffn_gate.3.weight": "model.layers.7.mlp.experts.3.gate_proj.weight",
+    "blk.7.ffn_up_shexp.weight": "model.layers.7.mlp.shared_expert.up_proj.weight",
+    "blk.7.ffn_gate_inp_shexp.weight": "model.layers.7.mlp.shared_expert_gate.weight",
+}
+
 
 def _rules(**naming: bool) -> TableRules:
     return gguf_rules(GGUFNaming(**naming), num_heads=4, num_kv_heads=2)
@@ -139,10 +147,11 @@ def _rules(**naming: bool) -> TableRules:
     ("rules", "names"),
     [
         (_rules(), LLAMA),
+        (_rules(), EXPERTS),
         (_rules(norms_plus_one=True, sandwich_norms=True), GEMMA),
         (_rules(fused_gate_up=True), PHI),
     ],
-    ids=["llama", "gemma", "phi"],
+    ids=["llama", "experts", "gemma", "phi"],
 )
 def test_gguf_names(rules: TableRules, names: dict[str, str]) -> None:
     resolved = {name: rules.resolve(name) for name in names}

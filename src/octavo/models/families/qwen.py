@@ -1,25 +1,57 @@
-"""Qwen 2, 2.5 (arXiv 2407.10671, 2412.15115) and dense Qwen 3 (arXiv 2505.09388)."""
+"""Qwen 2, 2.5 (arXiv 2407.10671, 2412.15115) and 3 (arXiv 2505.09388), dense and with experts."""
 
 from __future__ import annotations
 
-from octavo.layers.parts import Attention, Embedding, GatedMLP, Head, PreNorm, RMSNorm
+from octavo.layers.parts import FFN, Attention, Embedding, GatedMLP, Head, PreNorm, RMSNorm
 from octavo.models.hf_config import HFConfig
+from octavo.models.moe_config import read_moe
 from octavo.models.rope_config import scaled_positions
 from octavo.models.spec import DecoderSpec, with_windows
 
 
 def qwen2(hf: HFConfig) -> DecoderSpec:
-    hf.expect("attention_bias", True)
-    hf.expect("attention_out_bias", False)
-    return _qwen(hf, bias=True, out_bias=False)
+    return _qwen2(hf, GatedMLP(hf.int("intermediate_size"), act="silu"))
+
+
+def qwen2_moe(hf: HFConfig) -> DecoderSpec:
+    hf.expect("qkv_bias", True)
+    width = hf.int("shared_expert_intermediate_size")
+    return _qwen2(hf, _experts(hf, renormalise=hf.bool("norm_topk_prob", False), shared=width))
 
 
 def qwen3(hf: HFConfig) -> DecoderSpec:
+    return _qwen3(hf, GatedMLP(hf.int("intermediate_size"), act="silu"))
+
+
+def qwen3_moe(hf: HFConfig) -> DecoderSpec:
+    return _qwen3(hf, _experts(hf, renormalise=hf.bool("norm_topk_prob", False)))
+
+
+def gguf_qwen3_moe(hf: HFConfig) -> DecoderSpec:
+    """The file does not say whether weights are renormalised; llama.cpp does it."""
+    return qwen3_moe(hf.with_defaults(norm_topk_prob=True))
+
+
+def _experts(hf: HFConfig, *, renormalise: bool, shared: int = 0) -> FFN:
+    hf.get("intermediate_size")  # of layers without experts: there are none
+    return read_moe(hf, intermediate=hf.int("moe_intermediate_size"), renormalise=renormalise, shared=shared)
+
+
+def _qwen2(hf: HFConfig, ffn: FFN) -> DecoderSpec:
+    hf.expect("attention_bias", True)
+    hf.expect("attention_out_bias", False)
+    return _qwen(hf, ffn, bias=True, out_bias=False)
+
+
+def _qwen3(hf: HFConfig, ffn: FFN) -> DecoderSpec:
     bias = hf.bool("attention_bias", False)
-    return _qwen(hf, bias=bias, out_bias=hf.bool("attention_out_bias", bias), qk_norm=RMSNorm(hf.rms_eps()))
+    out_bias = hf.bool("attention_out_bias", bias)
+    return _qwen(hf, ffn, bias=bias, out_bias=out_bias, qk_norm=RMSNorm(hf.rms_eps()))
 
 
-def _qwen(hf: HFConfig, *, bias: bool, out_bias: bool, qk_norm: RMSNorm | None = None) -> DecoderSpec:
+def _qwen(
+    hf: HFConfig, ffn: FFN, *, bias: bool, out_bias: bool, qk_norm: RMSNorm | None = None
+) -> DecoderSpec:
     hf.expect("hidden_act", "silu")
     hf.expect("use_mrope", False)
     rope, norm = hf.rope(), RMSNorm(hf.rms_eps())
@@ -32,7 +64,7 @@ def _qwen(hf: HFConfig, *, bias: bool, out_bias: bool, qk_norm: RMSNorm | None =
         out_bias=out_bias,
         qk_norm=qk_norm,
     )
-    block = PreNorm(attention, GatedMLP(hf.int("intermediate_size"), act="silu"), norm)
+    block = PreNorm(attention, ffn, norm)
     return DecoderSpec(
         vocab_size=hf.int("vocab_size"),
         hidden_size=hf.int("hidden_size"),
@@ -55,8 +87,13 @@ def _windows(hf: HFConfig) -> list[int]:
     return hf.layer_windows(window, [sliding and index >= first for index in range(layers)])
 
 
-ARCHITECTURES = {"Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3}
-GGUF = {"qwen2": qwen2, "qwen3": qwen3}
+ARCHITECTURES = {
+    "Qwen2ForCausalLM": qwen2,
+    "Qwen2MoeForCausalLM": qwen2_moe,
+    "Qwen3ForCausalLM": qwen3,
+    "Qwen3MoeForCausalLM": qwen3_moe,
+}
+GGUF = {"qwen2": qwen2, "qwen2moe": qwen2_moe, "qwen3": qwen3, "qwen3moe": gguf_qwen3_moe}
 
 _SHAPE: dict[str, object] = {
     "vocab_size": 256,
@@ -76,6 +113,28 @@ TINY: dict[str, dict[str, object]] = {
         "max_window_layers": 1,
         "tie_word_embeddings": True,
     },
+    "Qwen2MoeForCausalLM": {
+        **_SHAPE,
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 96,
+    },
     "Qwen3ForCausalLM": {**_SHAPE, "head_dim": 32},
     "Qwen3ForCausalLM+bias": {**_SHAPE, "head_dim": 16, "attention_bias": True},
+    "Qwen3MoeForCausalLM": {
+        **_SHAPE,
+        "head_dim": 32,
+        "num_experts": 7,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 64,
+        "norm_topk_prob": True,
+    },
+    "Qwen3MoeForCausalLM+plain": {
+        **_SHAPE,
+        "head_dim": 32,
+        "num_experts": 17,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 32,
+    },
 }
