@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.ops.emulation import EMULATED, EMULATED_TILES
+from tests.ops.test_linear import bits_of as bits_of_one
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
 from octavo import ops
@@ -34,8 +35,8 @@ def choice(rows: int, experts: int = EXPERTS, seed: int = 0) -> tuple[torch.Tens
 
 
 def bits_of(formats: tuple[str, ...], isa: str) -> str:
-    """The instruction set whose bits these are (tiles may have a chain of their own)."""
-    return isa if isa.startswith("amx") and "bf16" in formats else "scalar"
+    """The instruction set whose bits these are: tiles may have a chain of their own for some format."""
+    return next((isa for fmt in formats if bits_of_one(fmt, isa) != "scalar"), "scalar")
 
 
 def sizes(formats: tuple[str, str, str]) -> tuple[int, int]:
@@ -103,10 +104,11 @@ def test_matches_the_torch_twin(act: str) -> None:
 @pytest.mark.parametrize("isa", [EMULATED, EMULATED_TILES])
 @pytest.mark.usefixtures("emulated_avx512")
 def test_emulated_avx512(isa: str) -> None:
-    weights = some_experts(("q4_k", "q4_k", "q6_k"), 256, [256] * 3)
+    formats = ("q4_k", "q4_k", "q6_k")
+    weights = some_experts(formats, 256, [256] * 3)
     x, (ids, shares) = random_rows(40, 256), choice(40, experts=3)
     logits = random_rows(40, 61)
-    ops.set_isa("scalar")
+    ops.set_isa(bits_of(formats, isa))
     expected = (
         ops.experts(x, ids, shares, weights, "silu"),
         *ops.route(logits, 5, renormalise=True, shared=True),
