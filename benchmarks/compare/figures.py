@@ -95,6 +95,9 @@ MODELS = {
     "llama1b-q8": Model(
         49152, _gguf(shapes.LLAMA_1B, "Q8_0"), GGUF_PEERS, {"openvino": _export(shapes.LLAMA_1B, "int8")}
     ),
+    "mixtral1b-q4": Model(
+        49152, _gguf(shapes.MIXTRAL_1B, "Q4_K_M"), {"octavo": OCTAVO, "llamacpp": LLAMA_CPP}, {}
+    ),
     "llama1b-bf16": Model(
         128256, _checkpoint(shapes.LLAMA_1B), BF16_PEERS, {"openvino": _export(shapes.LLAMA_1B, "bf16")}
     ),

@@ -29,6 +29,10 @@ NAMES = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
 }
 
 
@@ -76,6 +80,9 @@ def _add_sizes(writer: gguf.GGUFWriter, shape: Shape, kind: str) -> None:
     writer.add_rope_freq_base(shape.rope_theta)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(shape.vocab_size)
+    if shape.num_local_experts:
+        writer.add_expert_count(shape.num_local_experts)
+        writer.add_expert_used_count(shape.num_experts_per_tok)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, source: gguf.GGUFReader, vocab_size: int) -> None:
@@ -102,11 +109,16 @@ def _gguf_name(name: str) -> str:
 
 
 def _type_of(name: str, kind: str, shape: Shape) -> gguf.GGMLQuantizationType:
-    """llama.cpp gives the head, and of half the layers the values and the down projection, six bits instead of four."""
-    if "norm" in name:
+    """llama.cpp gives the head, and of half the layers the values and the down projection, six bits instead of four.
+
+    Beside eight experts keys and values are small, and get eight bits, the attention's output five.
+    """
+    if "norm" in name or "mlp.gate." in name:
         return gguf.GGMLQuantizationType.F32
-    if kind == "Q8_0":
+    if kind == "Q8_0" or (shape.num_local_experts == 8 and ("k_proj" in name or "v_proj" in name)):
         return gguf.GGMLQuantizationType.Q8_0
+    if shape.num_local_experts == 8 and "o_proj" in name:
+        return gguf.GGMLQuantizationType.Q5_K
     six = "embed_tokens" in name
     if "v_proj" in name or "down_proj" in name:
         six = _more_bits(int(name.split(".")[2]), shape.num_hidden_layers)
@@ -126,11 +138,12 @@ def _add_tensor(
     rng: np.random.Generator,
 ) -> None:
     if kind is gguf.GGMLQuantizationType.F32:
-        writer.add_tensor(name, np.ones(size, np.float32))
+        values = np.ones(size) if len(size) == 1 else rng.normal(0, DEVIATION, size)
+        writer.add_tensor(name, values.astype(np.float32))
         return
     block_size, _ = gguf.GGML_QUANT_SIZES[kind]
     blocks = DRAW[kind](int(np.prod(size)) // block_size, rng)
-    writer.add_tensor(name, blocks.reshape(size[0], -1), raw_dtype=kind)
+    writer.add_tensor(name, blocks.reshape(*size[:-1], -1), raw_dtype=kind)
 
 
 def _q8_0(count: int, rng: np.random.Generator) -> Blocks:
@@ -147,6 +160,14 @@ def _q4_k(count: int, rng: np.random.Generator) -> Blocks:
     unit = DEVIATION / 259
     return np.concatenate(
         [_float16(count, unit), _float16(count, 7.5 * unit), _bytes(rng, count, 140)], axis=1
+    )
+
+
+def _q5_k(count: int, rng: np.random.Generator) -> Blocks:
+    """As `_q4_k`, with 32 bytes of fifth bits: the mean is zero at `dmin = 15.5 d`, and the deviation is 527 `d`."""
+    unit = DEVIATION / 527
+    return np.concatenate(
+        [_float16(count, unit), _float16(count, 15.5 * unit), _bytes(rng, count, 172)], axis=1
     )
 
 
@@ -170,5 +191,6 @@ def _float16(count: int, value: float) -> Blocks:
 DRAW: dict[gguf.GGMLQuantizationType, Callable[[int, np.random.Generator], Blocks]] = {
     gguf.GGMLQuantizationType.Q8_0: _q8_0,
     gguf.GGMLQuantizationType.Q4_K: _q4_k,
+    gguf.GGMLQuantizationType.Q5_K: _q5_k,
     gguf.GGMLQuantizationType.Q6_K: _q6_k,
 }

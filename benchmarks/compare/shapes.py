@@ -16,7 +16,7 @@ DEVIATION = 0.02  # of the weights, as a fresh model has them; larger ones make 
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama of this size. Fields are those of a Hugging Face configuration."""
+    """A Llama of this size, or with experts a Mixtral. Fields are those of a Hugging Face configuration."""
 
     name: str
     hidden_size: int
@@ -26,6 +26,8 @@ class Shape:
     num_key_value_heads: int
     vocab_size: int
     rope_theta: float
+    num_local_experts: int = 0
+    num_experts_per_tok: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -56,7 +58,11 @@ class Shape:
 
 SMOLLM2 = Shape("smollm2-135m", 576, 1536, 30, 9, 3, 49152, 100_000.0)
 LLAMA_1B = Shape("llama-3.2-1b", 2048, 8192, 16, 32, 8, 128256, 500_000.0)
-SHAPES = {shape.name: shape for shape in (SMOLLM2, LLAMA_1B)}
+# As wide for its depth as Mixtral 8x7B, with a billion weights. As a GGUF file only.
+MIXTRAL_1B = Shape(
+    "mixtral-8x130m", 1024, 3584, 12, 16, 4, 49152, 1_000_000.0, num_local_experts=8, num_experts_per_tok=2
+)
+SHAPES = {shape.name: shape for shape in (SMOLLM2, LLAMA_1B, MIXTRAL_1B)}
 
 
 def checkpoint(shape: Shape, folder: Path) -> Path:
@@ -86,7 +92,7 @@ def _write_checkpoint(shape: Shape, target: Path) -> None:
 
 def tensor_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
     """Hugging Face's names of a Llama's tensors, and their sizes (outputs first)."""
-    hidden, inner = shape.hidden_size, shape.intermediate_size
+    hidden = shape.hidden_size
     queries, keys = shape.num_attention_heads * shape.head_dim, shape.num_key_value_heads * shape.head_dim
     sizes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (shape.vocab_size, hidden)}
     for layer in range(shape.num_hidden_layers):
@@ -99,9 +105,21 @@ def tensor_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
                 "self_attn.v_proj": (keys, hidden),
                 "self_attn.o_proj": (hidden, queries),
                 "post_attention_layernorm": (hidden,),
-                "mlp.gate_proj": (inner, hidden),
-                "mlp.up_proj": (inner, hidden),
-                "mlp.down_proj": (hidden, inner),
+                **_ffn_sizes(shape),
             }.items()
         }
     return sizes | {"model.norm.weight": (hidden,)}
+
+
+def _ffn_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Experts are stacked, as in GGUF files."""
+    experts, hidden, inner = shape.num_local_experts, shape.hidden_size, shape.intermediate_size
+    if not experts:
+        gate_up, down = (inner, hidden), (hidden, inner)
+        return {"mlp.gate_proj": gate_up, "mlp.up_proj": gate_up, "mlp.down_proj": down}
+    return {
+        "mlp.gate": (experts, hidden),
+        "mlp.experts.gate_proj": (experts, inner, hidden),
+        "mlp.experts.up_proj": (experts, inner, hidden),
+        "mlp.experts.down_proj": (experts, hidden, inner),
+    }

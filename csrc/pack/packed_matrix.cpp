@@ -1,21 +1,15 @@
 #include "pack/packed_matrix.h"
 
-#include <stdlib.h>
 #include <string.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 #include <algorithm>
-#include <new>
 
 #include "octavo/thread_pool.h"
+#include "pack/slabs.h"
 #include "pack/tiles.h"
 
 namespace octavo {
 namespace {
-
-constexpr size_t kHugePage = 2 << 20;
 
 template <class Layout, class Block>
 struct QuantisedPacker {
@@ -131,18 +125,6 @@ constexpr Packer kPackers[kFormatCount] = {
     quantised_packer<LayoutMXFP4, Block32>("mxfp4", kRowsBlock32, 17),
 };
 
-// Large matrices start at a huge page and ask for huge pages, but only for those that they fill.
-uint8_t* allocate(size_t bytes) {
-  const bool large = bytes >= 2 * kHugePage;
-  void* p = nullptr;
-  if (posix_memalign(&p, large ? kHugePage : kLine, std::max<size_t>(bytes, kLine)) != 0)
-    throw std::bad_alloc();
-#if defined(__linux__)
-  if (large) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
-#endif
-  return static_cast<uint8_t*>(p);
-}
-
 }  // namespace
 
 const FormatInfo& format_info(Format format) { return kPackers[format].info; }
@@ -154,14 +136,12 @@ Format format_by_name(const char* name) {
   return kFormatCount;
 }
 
-void PackedMatrix::Free::operator()(uint8_t* p) const { free(p); }
-
 PackedMatrix::PackedMatrix(Format format, int64_t rows, int64_t cols) : format_(format) {
   const FormatInfo& info = format_info(format);
   const int64_t panel_bytes =
       ((cols + info.super - 1) / info.super * info.super_bytes + kLine - 1) / kLine * kLine;
   view_ = {nullptr, panel_bytes, rows, cols};
-  memory_.reset(allocate(size_t(nbytes())));
+  memory_ = weight_memory(size_t(nbytes()));
   view_.base = memory_.get();
 }
 

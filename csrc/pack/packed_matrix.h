@@ -24,7 +24,7 @@ Format format_by_name(const char* name);
 
 class PackedMatrix {
  public:
-  // Allocates memory, in huge pages when large; `fill` sets all of it. Throws std::bad_alloc.
+  // Allocates memory; `fill` sets all of it. Throws std::bad_alloc.
   PackedMatrix(Format format, int64_t rows, int64_t cols);
 
   Format format() const { return format_; }
@@ -42,11 +42,8 @@ class PackedMatrix {
   void read_rows(const int64_t* ids, int64_t count, float* out, int64_t stride) const;
 
  private:
-  struct Free {
-    void operator()(uint8_t* p) const;
-  };
   Format format_;
-  std::unique_ptr<uint8_t, Free> memory_;
+  std::shared_ptr<uint8_t> memory_;
   PackedView view_;
 };
 

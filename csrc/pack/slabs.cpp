@@ -1,0 +1,52 @@
+#include "pack/slabs.h"
+
+#include <stdlib.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+namespace octavo {
+namespace {
+
+constexpr size_t kHugePage = 2 << 20;
+constexpr size_t kSlab = 16 * kHugePage;  // what is not used of it is never touched
+constexpr size_t kAlone = kSlab / 4;      // larger matrices get memory of their own
+constexpr size_t kLine = 64;
+
+size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Starts at a huge page, and asks for huge pages where it fills them.
+std::shared_ptr<uint8_t> huge_pages(size_t bytes) {
+  void* p = nullptr;
+  if (posix_memalign(&p, kHugePage, bytes) != 0) throw std::bad_alloc();
+#if defined(__linux__)
+  madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
+#endif
+  return {static_cast<uint8_t*>(p), [](uint8_t* memory) { free(memory); }};
+}
+
+}  // namespace
+
+std::shared_ptr<uint8_t> weight_memory(size_t bytes) {
+  if (bytes > kAlone) return huge_pages(bytes);
+  static std::mutex mutex;
+  static std::weak_ptr<uint8_t> slab;  // the one in use; matrices own it
+  static size_t used = 0;
+  const std::lock_guard lock(mutex);
+  const size_t size = round_up(std::max<size_t>(bytes, 1), kLine);
+  std::shared_ptr<uint8_t> memory = slab.lock();
+  if (!memory || used + size > kSlab) {
+    memory = huge_pages(kSlab);
+    slab = memory;
+    used = 0;
+  }
+  std::shared_ptr<uint8_t> part(memory, memory.get() + used);
+  used += size;
+  return part;
+}
+
+}  // namespace octavo
