@@ -1,10 +1,13 @@
-// Picks the kernel table once, by CPUID and by what the operating system saves (XCR0).
+// Picks the kernel table once: on x86 by CPUID and by what the operating system saves (XCR0), on Arm by what
+// it tells.
 #include <cstring>
 
 #include "octavo/kernel_table.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include "isa/arm_features.h"
 #endif
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -91,6 +94,10 @@ struct Dispatch {
     if (cpu.avx512vnni) offer({"avx512vnni", register_linear_avx512vnni, register_layers_avx512vnni});
     // Tiles only multiply: the other kernels are those of AVX-512.
     if (cpu.amx) offer({"amx", register_linear_amx, register_layers_avx512vnni});
+#elif defined(__aarch64__)
+    const ArmFeatures cpu = arm_features();
+    offer({"neon", register_linear_neon, register_layers_neon});
+    if (cpu.dotprod) offer({"neondot", register_linear_neondot, register_layers_neon});
 #endif
     choose(count - 1);
   }

@@ -1,6 +1,6 @@
-// The body of every ISA translation unit: compiles one group of kernels (OCTAVO_LINEAR or OCTAVO_LAYERS) for the ISA
-// that the including file chose and exports the one symbol register_<group>_<isa>. Kernel headers are included here
-// and nowhere else. Two groups, so that a change to one does not rebuild the other.
+// The body of every ISA translation unit: compiles one group of kernels (OCTAVO_LINEAR or OCTAVO_LAYERS; for tests
+// OCTAVO_PROBES) for the ISA that the including file chose and exports the one symbol register_<group>_<isa>. Kernel
+// headers are included here and nowhere else. Groups, so that a change to one does not rebuild the others.
 #include "octavo/kernel_table.h"
 #include "octavo/simd.h"
 
@@ -8,8 +8,10 @@
 #include "kernels/linear.h"
 #elif defined(OCTAVO_LAYERS)
 #include "kernels/layers.h"
+#elif defined(OCTAVO_PROBES)
+#include "native/probes.h"
 #else
-#error "define OCTAVO_LINEAR or OCTAVO_LAYERS"
+#error "define OCTAVO_LINEAR, OCTAVO_LAYERS or OCTAVO_PROBES"
 #endif
 
 namespace octavo {
@@ -19,6 +21,8 @@ namespace octavo {
 
 #if defined(OCTAVO_LINEAR)
 void OCTAVO_JOIN(register_linear_, OCTAVO_ISA)(LinearKernels* table) { OCTAVO_ISA::fill_linear(*table); }
+#elif defined(OCTAVO_PROBES)
+void OCTAVO_JOIN(register_probe_, OCTAVO_ISA)(Probe* probe) { *probe = OCTAVO_ISA::probe; }
 #else
 void OCTAVO_JOIN(register_layers_, OCTAVO_ISA)(LayerKernels* table) { OCTAVO_ISA::fill_layers(*table); }
 #endif

@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of ELF
 _BEYOND_AVX2 = r"%zmm|%tmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])"
+_ARM_MATRIX_PRODUCTS = r"\s(us?mmla|smmla|usdot|sudot|bf(dot|mmla|mlal[bt]|cvtn?2?))\s|\b[zp]\d+\."
+_ARM_DOT_PRODUCTS = rf"\s[su]dot\s|{_ARM_MATRIX_PRODUCTS}"
 # Of each unit, what its disassembly must not show.
 FOREIGN = {
     ("x86_64", "scalar"): r"\sv[a-z0-9]+\s.*%[xyz]mm|%tmm|%k[0-7]",
@@ -21,6 +23,9 @@ FOREIGN = {
     ("x86_64", "avxvnni"): _BEYOND_AVX2,
     ("x86_64", "avx512vnni"): r"%tmm",
     ("x86_64", "amx"): r"\svdpbf16ps",
+    ("aarch64", "scalar"): _ARM_DOT_PRODUCTS,
+    ("aarch64", "neon"): _ARM_DOT_PRODUCTS,
+    ("aarch64", "neondot"): _ARM_MATRIX_PRODUCTS,
 }
 
 

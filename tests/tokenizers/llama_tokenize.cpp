@@ -1,6 +1,7 @@
-// Reads texts from standard input, each as a 32-bit little-endian length and that many bytes, and prints the ids that
-// llama.cpp makes of each, one text a line. Arguments: model, add special tokens (0 or 1), parse special tokens (0 or 1).
-// Build: g++ -O1 -I LLAMA/include -I LLAMA/ggml/include llama_tokenize.cpp -L BUILD/bin -lllama -lggml -lggml-base
+// Reads texts from standard input, each as a 32-bit little-endian length and that many bytes, and prints the
+// ids that llama.cpp makes of each, one text a line. Arguments: model, add special tokens (0 or 1), parse
+// special tokens (0 or 1). Build: g++ -O1 -I LLAMA/include -I LLAMA/ggml/include llama_tokenize.cpp -L
+// BUILD/bin -lllama -lggml -lggml-base
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-"""clang-format over csrc: check, or rewrite with --fix."""
+"""clang-format over csrc and tests: check, or rewrite with --fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 
 
 def main() -> int:
-    sources = sorted(str(path) for pattern in ("*.h", "*.cpp") for path in Path("csrc").rglob(pattern))
+    sources = sorted(
+        str(path)
+        for tree in ("csrc", "tests")
+        for path in Path(tree).rglob("*")
+        if path.suffix in (".h", ".cpp")
+    )
     if not sources:
         return 0
     mode = ["-i"] if "--fix" in sys.argv else ["--dry-run", "--Werror"]

@@ -20,6 +20,9 @@ void register_linear_avxvnni(LinearKernels* table);
 void register_linear_avx512vnni(LinearKernels* table);
 void register_layers_avx512vnni(LayerKernels* table);
 void register_linear_amx(LinearKernels* table);
+void register_linear_neon(LinearKernels* table);
+void register_layers_neon(LayerKernels* table);
+void register_linear_neondot(LinearKernels* table);
 
 // The table in use: the best ISA of this machine, or what set_isa chose.
 const KernelTable& kernels();

@@ -3,9 +3,10 @@
 //   f32x16, i32x16   16 lanes of float / int32       u8x64   one 64-byte line = 16 rows x 4 bytes
 //   mask16           16 lane predicates              DotChain<Bits>   exact u8 x s8 dot products
 //
-// simd/scalar.h states the meaning of every operation; simd/avx2.h (2 ymm) and simd/avx512.h (1 zmm) give the
-// same bits. What can be composed from the primitives (exp, tails, ...) lives here, once. An ISA translation
-// unit defines OCTAVO_ISA (a namespace name) and OCTAVO_SIMD_<WHICH> before it includes this file.
+// simd/scalar.h states the meaning of every operation; simd/avx2.h (2 ymm), simd/avx512.h (1 zmm) and
+// simd/neon.h (4 q) give the same bits. What can be composed from the primitives (exp, tails, ...) lives
+// here, once. An ISA translation unit defines OCTAVO_ISA (a namespace name) and OCTAVO_SIMD_<WHICH> before it
+// includes this file.
 #pragma once
 
 #ifndef OCTAVO_ISA
@@ -25,6 +26,13 @@
 #include "octavo/simd/avxvnni_dot.h"
 #else
 #include "octavo/simd/avx2_dot.h"
+#endif
+#elif defined(OCTAVO_SIMD_NEON)
+#include "octavo/simd/neon.h"
+#if defined(OCTAVO_SIMD_NEONDOT)
+#include "octavo/simd/neondot_dot.h"
+#else
+#include "octavo/simd/neon_dot.h"
 #endif
 #else
 #include "octavo/simd/scalar.h"
