@@ -9,7 +9,7 @@ from octavo.attention.metadata import ForwardBatch
 from octavo.layers.base import BuildContext, SequenceLayer
 from octavo.layers.linear import Linear
 from octavo.layers.norm import RMSNormLayer
-from octavo.layers.parts import Attention, RMSNorm, Rope
+from octavo.layers.parts import Attention, Rope
 from octavo.layers.rope import NoRotation, RopeTable
 
 
@@ -23,7 +23,8 @@ class AttentionLayer(SequenceLayer):
             context.hidden_size, dict(zip(part.sources, rows, strict=True)), bias=part.bias
         )
         self.o_proj = Linear(queries, {"o_proj": context.hidden_size}, bias=part.out_bias)
-        self.q_norm, self.k_norm = _head_norm(part.qk_norm, part), _head_norm(part.qk_norm, part)
+        self.q_norm, self.k_norm = _head_norm(part, part.heads), _head_norm(part, part.kv_heads)
+        self._norm_together = part.norm_heads_together
         self._rope = _rotation(part, context)
         self._layer = context.layer
         self._head_dim = part.head_dim
@@ -61,14 +62,21 @@ class AttentionLayer(SequenceLayer):
             # q and k lie side by side: one rotation does for both.
             self._rope.rotate(heads.narrow(1, 0, self._num_rotated), positions)
             return q, k, v
-        q, k = self.q_norm.forward(q), self.k_norm.forward(k)
+        if self._norm_together:
+            q = self.q_norm.forward(q.flatten(1)).view(q.shape)
+            k = self.k_norm.forward(k.flatten(1)).view(k.shape)
+        else:
+            q, k = self.q_norm.forward(q), self.k_norm.forward(k)
         self._rope.rotate(q, positions)
         self._rope.rotate(k, positions)
         return q, k, v
 
 
-def _head_norm(norm: RMSNorm | None, part: Attention) -> RMSNormLayer | None:
-    return None if norm is None else RMSNormLayer(part.head_dim, norm.eps, norm.offset)
+def _head_norm(part: Attention, heads: int) -> RMSNormLayer | None:
+    if part.qk_norm is None:
+        return None
+    width = heads * part.head_dim if part.norm_heads_together else part.head_dim
+    return RMSNormLayer(width, part.qk_norm.eps, part.qk_norm.offset)
 
 
 def _rotation(part: Attention, context: BuildContext) -> RopeTable | NoRotation:

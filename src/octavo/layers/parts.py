@@ -102,7 +102,8 @@ class Attention:
     bias: bool = False
     out_bias: bool = False
     qk_norm: RMSNorm | None = None
-    """Over each head's own dimensions, before the rotation."""
+    """Of queries and keys before the rotation: over each head's own dimensions, or all heads together."""
+    norm_heads_together: bool = False
     window: int = 0
     """Sliding window in tokens, the token itself included; 0: no limit."""
     softcap: float = 0.0
