@@ -19,10 +19,15 @@ namespace {
 
 using Address = uintptr_t;
 
+Format known_format(const std::string& name) {
+  const Format format = format_by_name(name.c_str());
+  if (format == kFormatCount) throw std::invalid_argument("format " + name + " is not known");
+  return format;
+}
+
 PackedMatrix* pack(const std::string& format_name, int64_t rows, int64_t cols, Address source,
                    int64_t nbytes) {
-  const Format format = format_by_name(format_name.c_str());
-  if (format == kFormatCount) throw std::invalid_argument("format " + format_name + " is not known");
+  const Format format = known_format(format_name);
   const FormatInfo& info = format_info(format);
   if (rows < 1 || cols < 1 || cols % info.block != 0) {
     throw std::invalid_argument(
@@ -38,6 +43,20 @@ PackedMatrix* pack(const std::string& format_name, int64_t rows, int64_t cols, A
   const nb::gil_scoped_release release;
   auto matrix = std::make_unique<PackedMatrix>(format, rows, cols);
   matrix->fill(reinterpret_cast<const uint8_t*>(source));
+  return matrix.release();
+}
+
+// `source` holds rows * cols floats of `source_name`, as the Python op has checked; cols is a multiple of 32.
+PackedMatrix* quantise(const std::string& format_name, const std::string& source_name, int64_t rows,
+                       int64_t cols, Address source) {
+  const Format format = known_format(format_name), source_format = known_format(source_name);
+  if (!quantises(format, source_format))
+    throw std::invalid_argument(source_name + " cannot be rounded to " + format_name);
+  const nb::gil_scoped_release release;
+  auto matrix = std::make_unique<PackedMatrix>(format, rows, cols);
+  if (!matrix->quantise(reinterpret_cast<const uint8_t*>(source), source_format)) {
+    throw std::invalid_argument("holds values that are not finite, or beyond what a float16 scale can reach");
+  }
   return matrix.release();
 }
 
@@ -105,6 +124,7 @@ void bind_linear(nb::module_& m) {
       .def_prop_ro("cols", &PackedMatrix::cols)
       .def_prop_ro("nbytes", &PackedMatrix::nbytes);
   m.def("pack", &pack);
+  m.def("quantise", &quantise);
   m.def("linear", &run_linear);
   m.def("read_rows", &read_rows);
   m.def("dequantise", &dequantise);

@@ -62,7 +62,7 @@ inline void fill_linear(LinearKernels& table) {
   table.linear[kQ6_K] = BestSuperKernel<LayoutQ6_K>::run;
   table.linear[kQ2_K] = SuperKernel<LayoutQ2_K>::run;
   table.linear[kQ3_K] = SuperKernel<LayoutQ3_K>::run;
-  table.linear[kIQ4_NL] = BlockKernel<LayoutIQ4_NL>::run;
+  table.linear[kIQ4_NL] = BestBlockKernel<LayoutIQ4_NL>::run;
   table.linear[kMXFP4] = BlockKernel<LayoutMXFP4>::run;
 }
 

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "octavo/thread_pool.h"
+#include "pack/float_blocks.h"
 #include "pack/slabs.h"
 #include "pack/tiles.h"
 
@@ -125,6 +127,38 @@ constexpr Packer kPackers[kFormatCount] = {
     quantised_packer<LayoutMXFP4, Block32>("mxfp4", kRowsBlock32, 17),
 };
 
+// False if some block cannot be rounded.
+template <class Layout, class T, bool Pairs>
+bool quantise_panel(uint8_t* panel, const uint8_t* source, int rows, int64_t cols) {
+  for (int row = 0; row < rows; ++row) {
+    for (int64_t b = 0; b < cols / 32; ++b, source += 32 * sizeof(T)) {
+      float x[32];
+      for (int i = 0; i < 32; ++i)
+        x[i] = FloatPacker<T, Pairs>::widen(read_as<T>(source + i * int64_t(sizeof(T))));
+      Block32 block;
+      if (!encode<Layout>(x, block)) return false;
+      put_block<Layout>(panel + b / Layout::kBlocks * Layout::kSuperBytes, row, int(b % Layout::kBlocks),
+                        block);
+    }
+  }
+  return true;
+}
+
+using QuantisePanel = bool (*)(uint8_t* panel, const uint8_t* source, int rows, int64_t cols);
+
+template <class Layout>
+QuantisePanel quantiser_from(Format source) {
+  if (source == kF32) return quantise_panel<Layout, float, false>;
+  if (source == kBF16) return quantise_panel<Layout, uint16_t, true>;
+  return source == kF16 ? quantise_panel<Layout, uint16_t, false> : nullptr;
+}
+
+// Null where there is none.
+QuantisePanel quantiser(Format format, Format source) {
+  if (format == kQ8_0) return quantiser_from<LayoutQ8_0>(source);
+  return format == kIQ4_NL ? quantiser_from<LayoutIQ4_NL>(source) : nullptr;
+}
+
 }  // namespace
 
 const FormatInfo& format_info(Format format) { return kPackers[format].info; }
@@ -145,19 +179,37 @@ PackedMatrix::PackedMatrix(Format format, int64_t rows, int64_t cols) : format_(
   view_.base = memory_.get();
 }
 
-void PackedMatrix::fill(const uint8_t* source) {
-  const Packer& packer = kPackers[format_];
-  const int64_t row_bytes = view_.cols / packer.info.block * packer.info.block_bytes;
+template <class F>
+void PackedMatrix::fill_panels(F&& pack_panel) {
   ThreadPool::instance().parallel_for(panels(), 4, [&](int64_t begin, int64_t end, int) {
     for (int64_t panel = begin; panel < end; ++panel) {
       uint8_t* to = memory_.get() + panel * view_.panel_bytes;
       memset(to, 0,
              size_t(view_.panel_bytes));  // padding, and first touch by the thread that will compute with it
       const int64_t first = panel * kPanelRows;
-      const int rows = int(std::min<int64_t>(kPanelRows, view_.rows - first));
-      packer.pack_panel(to, source + first * row_bytes, rows, view_.cols, packer.info.block_bytes);
+      pack_panel(to, first, int(std::min<int64_t>(kPanelRows, view_.rows - first)));
     }
   });
+}
+
+void PackedMatrix::fill(const uint8_t* source) {
+  const Packer& packer = kPackers[format_];
+  const int64_t row_bytes = view_.cols / packer.info.block * packer.info.block_bytes;
+  fill_panels([&](uint8_t* panel, int64_t first, int rows) {
+    packer.pack_panel(panel, source + first * row_bytes, rows, view_.cols, packer.info.block_bytes);
+  });
+}
+
+bool quantises(Format format, Format source) { return quantiser(format, source) != nullptr; }
+
+bool PackedMatrix::quantise(const uint8_t* source, Format source_format) {
+  const QuantisePanel kernel = quantiser(format_, source_format);
+  const int64_t row_bytes = view_.cols * format_info(source_format).block_bytes;
+  std::atomic<bool> good = true;
+  fill_panels([&](uint8_t* panel, int64_t first, int rows) {
+    if (!kernel(panel, source + first * row_bytes, rows, view_.cols)) good = false;
+  });
+  return good;
 }
 
 void PackedMatrix::read_rows(const int64_t* ids, int64_t count, float* out, int64_t stride) const {

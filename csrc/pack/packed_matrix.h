@@ -21,6 +21,8 @@ struct FormatInfo {
 const FormatInfo& format_info(Format format);
 // kFormatCount if the name is unknown.
 Format format_by_name(const char* name);
+// Whether floats of `source` can be rounded to it here.
+bool quantises(Format format, Format source);
 
 class PackedMatrix {
  public:
@@ -38,10 +40,18 @@ class PackedMatrix {
   // pool.
   void fill(const uint8_t* source);
 
+  // The same from plain floats, rounded; quantises(format(), source_format) must hold. False if a value is
+  // not finite, or too large for a scale.
+  bool quantise(const uint8_t* source, Format source_format);
+
   // Rows ids[i] as float32: out[i * stride ...]. Ids must lie in [0, rows()).
   void read_rows(const int64_t* ids, int64_t count, float* out, int64_t stride) const;
 
  private:
+  // pack_panel(panel memory, first row, rows) for every panel, on all threads of the pool.
+  template <class F>
+  void fill_panels(F&& pack_panel);
+
   Format format_;
   std::shared_ptr<uint8_t> memory_;
   PackedView view_;

@@ -81,6 +81,8 @@ class LoadConfig:
 
     load_format: str = "auto"
     """`auto`, `safetensors`, `gguf` or `dummy`."""
+    quantization: str | None = None
+    """`int8` or `int4`: what float weights are rounded to while they load."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ def check_choices(args: Any) -> None:
     """
     for field in dataclasses.fields(args):
         choices, value = field.metadata.get(_METADATA, Flag()).choices, getattr(args, field.name)
-        if choices and value not in choices:
+        if choices and value not in choices and value != field.default:
             raise ConfigError(
                 f"--{field.name.replace('_', '-')} must be one of {', '.join(choices)}, got {value!r}.",
                 param=field.name,

@@ -10,13 +10,15 @@ from octavo import ops
 from octavo.layers.base import Layer, Slot, TokenLayer
 from octavo.layers.linear import Linear
 from octavo.layers.parts import Embedding, Head
-from octavo.quantization import StoredTensor
+from octavo.quantization import LinearMethod, StoredTensor
 
 
 class EmbeddingLayer(Layer):
     """Rows of a [vocab, hidden] matrix, which a tied head multiplies by."""
 
     weight: ops.PackedWeight
+    method: LinearMethod
+    """Set by the decoder before anything is loaded."""
 
     def __init__(self, part: Embedding, vocab_size: int, hidden_size: int) -> None:
         self._scale = part.scale
@@ -32,7 +34,7 @@ class EmbeddingLayer(Layer):
         yield f"{path}.weight", Slot(self._shape, self._assign)
 
     def _assign(self, stored: StoredTensor) -> None:
-        self.weight = ops.pack_weight(stored.data, stored.format, *self._shape)
+        self.weight = self.method.pack({"weight": stored}, *self._shape)
         self._nbytes = self.weight.nbytes
 
     @property

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from octavo.lib.errors import CheckpointError
+from octavo.lib.file_pages import forget_pages
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own bound
 MAX_INDEX_BYTES = 100_000_000
@@ -64,6 +65,10 @@ class SafetensorsTensor:
     def data(self) -> memoryview:
         """The raw bytes as a read-only view of the mapped file; nothing is copied."""
         return memoryview(self._map)[self._offset : self._offset + self.nbytes]
+
+    def forget(self) -> None:
+        """The data has been used: it need not stay in memory. Views stay valid, and read the file again."""
+        forget_pages(self._map, self._offset, self.nbytes)
 
 
 class SafetensorsFile:

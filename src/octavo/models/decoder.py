@@ -11,6 +11,7 @@ from octavo.attention.metadata import ForwardBatch
 from octavo.layers.base import BuildContext, Layer, LayerList, RopeTables, Slot
 from octavo.layers.embedding import EmbeddingLayer, build_head
 from octavo.layers.linear import Linear
+from octavo.lib.errors import CheckpointError
 from octavo.models.spec import DecoderSpec
 from octavo.quantization import MethodResolver, StoredTensor
 from octavo.weights.dequantize import to_float32
@@ -38,7 +39,7 @@ class Decoder(Layer):
 
     Args:
         spec: Its parts.
-        resolver: The quantisation method of each linear layer.
+        resolver: The quantisation method of each linear layer and of the embedding.
     """
 
     def __init__(self, spec: DecoderSpec, resolver: MethodResolver) -> None:
@@ -47,7 +48,7 @@ class Decoder(Layer):
         self.model = Backbone(spec, self._ropes)
         self.lm_head = build_head(spec.head, self.model.embed_tokens, spec.vocab_size, spec.hidden_size)
         for path, layer in self.walk():
-            if isinstance(layer, Linear):
+            if isinstance(layer, (Linear, EmbeddingLayer)):
                 layer.method = resolver.resolve(path)
         self._slots: dict[str, Slot] = dict(slot for path, layer in self.walk() for slot in layer.slots(path))
 
@@ -78,8 +79,15 @@ class Decoder(Layer):
         return {name: slot.shape for name, slot in self._slots.items()}
 
     def assign(self, name: str, raw: RawTensor) -> None:
-        """Take the tensor for `name`."""
-        self._slots[name].assign(_stored(raw))
+        """Take the tensor for `name`.
+
+        Raises:
+            CheckpointError: it holds what its layer cannot take; names the tensor.
+        """
+        try:
+            self._slots[name].assign(_stored(raw))
+        except ValueError as error:
+            raise CheckpointError(str(error), file=raw.file, tensor=raw.name) from error
 
 
 def _stored(raw: RawTensor) -> StoredTensor:

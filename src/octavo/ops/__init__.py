@@ -12,7 +12,7 @@ from octavo.ops.experts import ExpertWeights, experts, route
 from octavo.ops.linear import linear
 from octavo.ops.machine import available_isas, isa, native_available, num_threads, set_isa, set_num_threads
 from octavo.ops.norm import layer_norm, rms_norm
-from octavo.ops.packing import FORMATS, PackedWeight, pack_weight
+from octavo.ops.packing import FORMATS, PackedWeight, pack_weight, quantise_weight
 from octavo.ops.rope import rope
 from octavo.ops.rows import add, scale, select_rows
 from octavo.ops.sampling import argmax, logprobs, sample
@@ -37,6 +37,7 @@ __all__ = [
     "num_threads",
     "pack_weight",
     "paged_attention",
+    "quantise_weight",
     "reference_mode",
     "rms_norm",
     "rope",

@@ -27,6 +27,8 @@ QUANTISED_BLOCKS = {
 }
 FLOAT_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FORMATS = (*FLOAT_DTYPES, *QUANTISED_BLOCKS)
+# Formats that floats can be rounded to.
+QUANTISERS = ("q8_0", "iq4_nl")
 
 
 class PackedWeight:
@@ -52,6 +54,31 @@ class PackedWeight:
 
     def __repr__(self) -> str:
         return f"PackedWeight({self.format}, {self.rows} x {self.cols}, {self.nbytes} bytes)"
+
+
+def quantise_weight(weight: torch.Tensor, fmt: str) -> PackedWeight:
+    """Round a float matrix to blocks of 32 weights and pack it, without anything in between, on all threads.
+
+    `q8_0`: the scale is the largest magnitude / 127. `iq4_nl`: sixteen levels that lie densest around zero; of six
+    scales, each improved by least squares, the one with the least squared error.
+
+    Args:
+        weight: [rows, cols], one of `FLOAT_DTYPES`; cols is a multiple of 32.
+        fmt: One of `QUANTISERS`.
+
+    Raises:
+        ValueError: another dtype or shape, or values that are not finite.
+    """
+    require(fmt in QUANTISERS, f"fmt must be one of {', '.join(QUANTISERS)}, got {fmt!r}")
+    source = next((name for name, dtype in FLOAT_DTYPES.items() if dtype is weight.dtype), None)
+    require(source is not None, f"weight must be a float32, bfloat16 or float16 tensor, got {weight.dtype}")
+    require(weight.is_cpu, f"weight must be on the CPU, is on {weight.device}")
+    require(
+        weight.dim() == 2 and weight.numel() > 0 and weight.shape[1] % 32 == 0,
+        f"weight must be [rows, a multiple of 32], got {list(weight.shape)}",
+    )
+    dense = weight.contiguous()
+    return PackedWeight(dispatch.built_module().quantise(fmt, source, *weight.shape, dense.data_ptr()))
 
 
 def pack_weight(raw: torch.Tensor, fmt: str, rows: int, cols: int) -> PackedWeight:

@@ -3,5 +3,15 @@
 from octavo.quantization.floating import FloatMethod
 from octavo.quantization.gguf import GGUFMethod
 from octavo.quantization.method import LinearMethod, MethodResolver, StoredTensor, UniformResolver
+from octavo.quantization.rounding import RoundingMethod, RoundingResolver
 
-__all__ = ["FloatMethod", "GGUFMethod", "LinearMethod", "MethodResolver", "StoredTensor", "UniformResolver"]
+__all__ = [
+    "FloatMethod",
+    "GGUFMethod",
+    "LinearMethod",
+    "MethodResolver",
+    "RoundingMethod",
+    "RoundingResolver",
+    "StoredTensor",
+    "UniformResolver",
+]

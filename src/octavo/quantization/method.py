@@ -43,7 +43,7 @@ class LinearMethod(Protocol):
 
 
 class MethodResolver(Protocol):
-    """Knows the method of every linear layer of a checkpoint."""
+    """Knows the method of every linear layer of a checkpoint, and of the embedding."""
 
     def resolve(self, path: str) -> LinearMethod:
         """The method of the module at `path` (`model.layers.0.self_attn.q_proj`)."""

@@ -50,5 +50,8 @@ class DummySource:
             data.add_(1.0)
         return RawTensor(name, self.path, shape, self._dtype, data.to(TORCH_DTYPES[self._dtype]))
 
+    def forget(self, name: str) -> None:
+        """Nothing is kept."""
+
     def close(self) -> None:
         """Nothing to let go of."""

@@ -51,6 +51,9 @@ class GGUFSource:
             data = view_bytes(tensor.data(), torch.uint8, (*info.shape[:-1], row_bytes))
         return RawTensor(name, str(tensor.file), info.shape, info.dtype, data)
 
+    def forget(self, name: str) -> None:
+        self._tensor(name).forget()
+
     def close(self) -> None:
         self._gguf.close()
 

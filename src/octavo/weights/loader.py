@@ -70,6 +70,7 @@ def load_weights(
     done = 0
     for item in plan:
         model.assign(item.target, item.transform.apply(source.get(item.name)))
+        source.forget(item.name)
         done += item.nbytes
         progress(done, total)
 

@@ -88,6 +88,9 @@ class SafetensorsSource:
         data = view_bytes(tensor.data(), TORCH_DTYPES[info.dtype], info.shape)
         return RawTensor(name, str(tensor.file), info.shape, info.dtype, data)
 
+    def forget(self, name: str) -> None:
+        self._tensor(name).forget()
+
     def close(self) -> None:
         for file in self._files:
             file.close()

@@ -119,6 +119,10 @@ class WeightSource(Protocol):
         """The tensor. Of a file, nothing is read until the data is used. Raises as `info` does."""
         ...
 
+    def forget(self, name: str) -> None:
+        """The tensor has been used: what was read of it need not stay in memory. Tensors handed out stay valid."""
+        ...
+
     def close(self) -> None:
         """Let go of the files. Tensors handed out stay valid."""
         ...

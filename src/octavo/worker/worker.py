@@ -76,7 +76,12 @@ class Worker:
         hf = HFConfig.from_path(path)
         spec = build_spec(hf).limited_to(self._model_config.max_model_len)
         self._decoder = load_model(
-            path, hf, spec, load_format=self._load_config.load_format, progress=progress
+            path,
+            hf,
+            spec,
+            load_format=self._load_config.load_format,
+            quantization=self._load_config.quantization,
+            progress=progress,
         )
         self._vocab_size = spec.vocab_size
         return LoadedModel(

@@ -92,6 +92,13 @@ def test_every_flag_has_help() -> None:
     assert all(flags.values())
 
 
+def test_quantization_of_float_weights(model: Path) -> None:
+    args = parse("--model", str(model), "-q", "int4")
+    assert args == EngineArgs(model=str(model), quantization="int4")
+    assert args.create_engine_config().load.quantization == "int4"
+    assert EngineArgs(model=str(model)).create_engine_config().load.quantization is None
+
+
 def test_a_bad_number_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse("--max-num-seqs", "many")
@@ -178,6 +185,7 @@ def test_a_bad_generation_config_is_refused_at_start(tmp_path: Path) -> None:
         ({"memory_utilization": 1.5}, "memory-utilization"),
         ({"max_num_seqs": 0}, "max-num-seqs must be at least 1"),
         ({"dtype": "int8"}, "dtype must be one of auto, .*, got 'int8'"),
+        ({"quantization": "awq"}, "quantization must be one of int8, int4, got 'awq'"),
         ({"scheduling_policy": "lifo"}, "scheduling-policy must be one of fcfs, priority"),
         ({"threads": -1}, "threads must be at least 0"),
         ({"max_num_batched_tokens": 16, "max_num_seqs": 32}, "max-num-batched-tokens"),

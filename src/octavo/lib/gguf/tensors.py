@@ -7,6 +7,7 @@ from math import prod
 from mmap import mmap
 from pathlib import Path
 
+from octavo.lib.file_pages import forget_pages
 from octavo.lib.gguf.layout import GGMLType
 from octavo.lib.gguf.metadata import Cursor
 
@@ -35,6 +36,10 @@ class GGUFTensor:
     def data(self) -> memoryview:
         """The raw bytes as a read-only view of the mapped file; nothing is copied."""
         return memoryview(self._map)[self._offset : self._offset + self.nbytes]
+
+    def forget(self) -> None:
+        """The data has been used: it need not stay in memory. Views stay valid, and read the file again."""
+        forget_pages(self._map, self._offset, self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)

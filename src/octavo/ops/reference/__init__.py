@@ -6,6 +6,7 @@ from octavo.ops.reference.embedding import embedding
 from octavo.ops.reference.experts import experts, route
 from octavo.ops.reference.linear import linear
 from octavo.ops.reference.norm import layer_norm, rms_norm
+from octavo.ops.reference.quantise import quantise_weight
 from octavo.ops.reference.rope import rope
 from octavo.ops.reference.rows import add, scale, select_rows
 from octavo.ops.reference.sampling import argmax, log_min_p, logprobs, sample
@@ -22,6 +23,7 @@ __all__ = [
     "log_min_p",
     "logprobs",
     "paged_attention",
+    "quantise_weight",
     "rms_norm",
     "rope",
     "route",
