@@ -57,6 +57,10 @@ class UnstackedExperts:
         raw = self._source.get(stored)
         return raw if expert is None else replace(raw, name=name, shape=raw.shape[1:], data=raw.data[expert])
 
+    def forget(self, name: str) -> None:
+        """Of the whole stack: experts not read yet are not in memory either."""
+        self._source.forget(self._stored(name)[0])
+
     def close(self) -> None:
         self._source.close()
 
