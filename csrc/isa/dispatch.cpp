@@ -22,7 +22,7 @@ struct CpuFeatures {
   bool avx2 = false;        // AVX2, FMA, F16C and ymm state
   bool avxvnni = false;     // with AVX-VNNI: 256 bits, no AVX-512
   bool avx512vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI and zmm state
-  bool amx = false;         // AMX-INT8 and -BF16, tile state, and the kernel's leave to use it
+  bool amx = false;         // AMX-BF16, AVX512-FP16, tile state, and the kernel's leave to use it
 };
 
 uint64_t extended_state() {
@@ -32,7 +32,7 @@ uint64_t extended_state() {
 }
 
 constexpr uint32_t kAvxVnni = 1u << 4;  // leaf 7, sub-leaf 1, eax
-constexpr uint32_t kAmxBF16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+constexpr uint32_t kAmxBF16 = 1u << 22, kAvx512FP16 = 1u << 23, kAmxTile = 1u << 24;
 constexpr uint64_t kTileState = 0x60000;
 
 // Linux gives a process the large tile state only when asked (ARCH_REQ_XCOMP_PERM).
@@ -57,7 +57,7 @@ CpuFeatures detect() {
   const bool zmm_saved = (state & 0xe6) == 0xe6;
   const bool avx512 = (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
   cpu.avx512vnni = cpu.avx2 && zmm_saved && avx512 && (c & bit_AVX512VNNI);
-  cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxInt8) && (d & kAmxBF16) &&
+  cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxBF16) && (d & kAvx512FP16) &&
             (state & kTileState) == kTileState && may_use_tiles();
   cpu.avxvnni = cpu.avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
   return cpu;

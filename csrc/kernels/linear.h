@@ -9,10 +9,8 @@
 #include "kernels/linear_float.h"
 #include "kernels/linear_super.h"
 #if defined(OCTAVO_TILES)
-#include "kernels/linear_block_tiles.h"
-#include "kernels/linear_super_tiles.h"
-
 #include "kernels/linear_float_tiles.h"
+#include "kernels/linear_quantised_tiles.h"
 #endif
 
 namespace octavo {
@@ -21,49 +19,58 @@ namespace {
 
 #if defined(OCTAVO_TILES)
 template <class Layout>
-using BestBlockKernel = TiledBlockKernel<Layout>;
+using BestBlockKernel = QuantisedTileKernel<Layout>;
 template <class Layout>
-using BestSuperKernel = TiledSuperKernel<Layout>;
-constexpr auto kQuantiseBlock256 = quantise_tiled_block256;
-constexpr auto kSplitRows = split_rows;
+using BestSuperKernel = QuantisedTileKernel<Layout>;
+constexpr RowForm kBlockRows = kRowsRounded, kSuperRows = kRowsRounded, kBF16Rows = kRowsBF16;
 constexpr auto kLinearBF16 = SplitKernel::run;
-constexpr int64_t kTiledFrom = kMinTileRows;
 #else
 template <class Layout>
 using BestBlockKernel = BlockKernel<Layout>;
 template <class Layout>
 using BestSuperKernel = SuperKernel<Layout>;
-constexpr auto kQuantiseBlock256 = quantise_rows_block256;
-constexpr void (*kSplitRows)(const ActivationRows&, int64_t, int64_t) = nullptr;
+constexpr RowForm kBlockRows = kRowsBlock32, kSuperRows = kRowsBlock256, kBF16Rows = kRowsFloat;
 constexpr auto kLinearBF16 = FloatKernel<PackedBF16>::run;
-constexpr int64_t kTiledFrom = INT64_MAX;
 #endif
 
-inline void fill_linear(LinearKernels& table) {
-  table.quantise[kRowsFloat] = nullptr;
-  table.quantise[kRowsBF16] = kSplitRows;
+template <Format F>
+inline void fill_format(LinearKernels& table, RowForm rows,
+                        void (*kernel)(const LinearArgs&, int64_t, int64_t)) {
+  table.rows[F] = rows;
+  table.linear[F] = kernel;
+}
+
+inline void fill_rows(LinearKernels& table) {
+  for (int form = 0; form < kRowFormCount; ++form) {
+    table.quantise[form] = nullptr;
+    table.tiled_from[form] = INT64_MAX;
+  }
   table.quantise[kRowsBlock32] = quantise_rows_block32;
-  table.quantise[kRowsBlock256] = kQuantiseBlock256;
-  table.tiled_from[kRowsFloat] = table.tiled_from[kRowsBlock32] = INT64_MAX;
-  table.quantise[kRowsBlock256Untiled] = quantise_rows_block256;
-  table.tiled_from[kRowsBlock256] = kTiledFrom;
-  table.tiled_from[kRowsBlock256Untiled] = INT64_MAX;
-  table.tiled_from[kRowsBF16] = 17;  // fewer rows are one tile, as high as they need
-  table.linear[kF32] = FloatKernel<PackedF32>::run;
-  table.linear[kBF16] = kLinearBF16;
-  table.linear[kF16] = FloatKernel<PackedF16>::run;
-  table.linear[kQ4_0] = BestBlockKernel<LayoutQ4_0>::run;
-  table.linear[kQ4_1] = BestBlockKernel<LayoutQ4_1>::run;
-  table.linear[kQ5_0] = BestBlockKernel<LayoutQ5_0>::run;
-  table.linear[kQ5_1] = BestBlockKernel<LayoutQ5_1>::run;
-  table.linear[kQ8_0] = BestBlockKernel<LayoutQ8_0>::run;
-  table.linear[kQ4_K] = BestSuperKernel<LayoutQ4_K>::run;
-  table.linear[kQ5_K] = BestSuperKernel<LayoutQ5_K>::run;
-  table.linear[kQ6_K] = BestSuperKernel<LayoutQ6_K>::run;
-  table.linear[kQ2_K] = SuperKernel<LayoutQ2_K>::run;
-  table.linear[kQ3_K] = SuperKernel<LayoutQ3_K>::run;
-  table.linear[kIQ4_NL] = BestBlockKernel<LayoutIQ4_NL>::run;
-  table.linear[kMXFP4] = BlockKernel<LayoutMXFP4>::run;
+  table.quantise[kRowsBlock256] = quantise_rows_block256;
+#if defined(OCTAVO_TILES)
+  table.quantise[kRowsBF16] = split_rows;
+  table.quantise[kRowsRounded] = round_rows_bf16;
+  table.tiled_from[kRowsBF16] = table.tiled_from[kRowsRounded] = kTileM + 1;  // fewer rows are one lower tile
+#endif
+}
+
+inline void fill_linear(LinearKernels& table) {
+  fill_rows(table);
+  fill_format<kF32>(table, kRowsFloat, FloatKernel<PackedF32>::run);
+  fill_format<kBF16>(table, kBF16Rows, kLinearBF16);
+  fill_format<kF16>(table, kRowsFloat, FloatKernel<PackedF16>::run);
+  fill_format<kQ4_0>(table, kBlockRows, BestBlockKernel<LayoutQ4_0>::run);
+  fill_format<kQ4_1>(table, kBlockRows, BestBlockKernel<LayoutQ4_1>::run);
+  fill_format<kQ5_0>(table, kBlockRows, BestBlockKernel<LayoutQ5_0>::run);
+  fill_format<kQ5_1>(table, kBlockRows, BestBlockKernel<LayoutQ5_1>::run);
+  fill_format<kQ8_0>(table, kBlockRows, BestBlockKernel<LayoutQ8_0>::run);
+  fill_format<kQ4_K>(table, kSuperRows, BestSuperKernel<LayoutQ4_K>::run);
+  fill_format<kQ5_K>(table, kSuperRows, BestSuperKernel<LayoutQ5_K>::run);
+  fill_format<kQ6_K>(table, kSuperRows, BestSuperKernel<LayoutQ6_K>::run);
+  fill_format<kQ2_K>(table, kSuperRows, BestSuperKernel<LayoutQ2_K>::run);
+  fill_format<kQ3_K>(table, kSuperRows, BestSuperKernel<LayoutQ3_K>::run);
+  fill_format<kIQ4_NL>(table, kBlockRows, BestBlockKernel<LayoutIQ4_NL>::run);
+  fill_format<kMXFP4>(table, kBlockRows, BestBlockKernel<LayoutMXFP4>::run);
 }
 
 }  // namespace

@@ -11,14 +11,11 @@
 // to bfloat16 would make it hundreds of times larger. Weights must be finite.
 #pragma once
 
-#include "octavo/simd/tiles.h"
+#include "kernels/tile_outputs.h"
 
 namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
-
-constexpr int kSplitK = 32;           // k of a tile
-constexpr int64_t kTileBytes = 1024;  // of weights, and of a part of 16 rows
 
 inline i32x16 round_to_bf16(i32x16 bits) {
   return add(bits, add(bit_and(shift_right<16>(bits), broadcast_i32(1)), broadcast_i32(0x7fff)));
@@ -38,21 +35,18 @@ inline void split(f32x16 x, uint16_t* hi, uint16_t* lo) {
   store_upper_halves(lo, round_to_bf16(bitcast_i32(select(finite, rest, zero_f32()))));
 }
 
-// Rows that lie side by side: a tile's, or all if they are fewer.
-inline int64_t rows_together(const ActivationRows& a) { return a.tiled ? kTileM : a.rows; }
-
 // Rows [begin, end) of [rows / together][k / 32][hi, lo][together][32], with zeros behind the last k.
 inline void split_rows(const ActivationRows& a, int64_t begin, int64_t end) {
-  const int64_t together = rows_together(a), halves = (a.cols + kSplitK - 1) / kSplitK * 2;
+  const int64_t together = rows_together(a), halves = (a.cols + kTileK - 1) / kTileK * 2;
   for (int64_t r = begin; r < end; ++r) {
     const int64_t lane = r % together;
-    auto* out = reinterpret_cast<uint16_t*>(a.blocks + (r - lane) * a.row_bytes) + lane * kSplitK;
+    auto* out = reinterpret_cast<uint16_t*>(a.blocks + (r - lane) * a.row_bytes) + lane * kTileK;
     const float* x = a.x + r * a.x_stride;
     for (int64_t i = 0; i < halves; ++i) {
       const int64_t left = a.cols - 16 * i < 16 ? a.cols - 16 * i : 16;
       const f32x16 value = left == 16 ? load(x + 16 * i) : load_tail(x + 16 * i, left > 0 ? int(left) : 0);
-      uint16_t* hi = out + i / 2 * together * 2 * kSplitK + i % 2 * 16;
-      split(value, hi, hi + together * kSplitK);
+      uint16_t* hi = out + i / 2 * together * 2 * kTileK + i % 2 * 16;
+      split(value, hi, hi + together * kTileK);
     }
   }
 }
@@ -131,49 +125,10 @@ struct SplitKernel {
     bool last;
   };
 
-  // Sums of one tile on their way to or from outputs that a tile cannot be moved to directly.
-  struct Sums {
-    alignas(64) float at[kTileM][kPanelRows];
-  };
-
-  static int rows_at(const LinearArgs& args, int64_t row) {
-    return args.a.rows - row < kTileM ? int(args.a.rows - row) : kTileM;
-  }
-  // A tile has as many rows as lie together: fewer outputs than that need a detour.
-  static bool whole(const LinearArgs& args, int64_t panel, int64_t row) {
-    return panel_width(args, panel) == kPanelRows && rows_at(args, row) == rows_together(args.a);
-  }
-
-  template <int T>
-  static void load_sums(const LinearArgs& args, int64_t panel, int64_t row) {
-    if (whole(args, panel, row)) return tile_load<T>(output(args, panel, row), args.out_stride * 4);
-    Sums sums{};
-    for (int m = 0; m < rows_at(args, row); ++m) {
-      store(sums.at[m], load_tail(output(args, panel, row + m), panel_width(args, panel)));
-    }
-    tile_load<T>(sums.at, kLine);
-  }
-
-  template <int T>
-  static void store_sums(const LinearArgs& args, int64_t panel, int64_t row, bool last) {
-    const bool biased = last && args.bias != nullptr;
-    if (!biased && whole(args, panel, row)) {
-      return tile_store<T>(output(args, panel, row), args.out_stride * 4);
-    }
-    Sums sums;
-    tile_store<T>(sums.at, kLine);
-    const int width = panel_width(args, panel);
-    const f32x16 bias = biased ? load_tail(args.bias + panel * kPanelRows, width) : zero_f32();
-    for (int m = 0; m < rows_at(args, row); ++m) {
-      const f32x16 sum = load(sums.at[m]);
-      store_tail(output(args, panel, row + m), biased ? add(sum, bias) : sum, width);
-    }
-  }
-
   // The last k of P panels, fewer than a tile takes: with zeros behind.
   template <int P>
   static void last_block(const LinearArgs& args, int64_t panel, uint8_t (&padded)[P][kTileBytes]) {
-    const int64_t block = args.a.cols / kSplitK, bytes = (args.a.cols % kSplitK + 1) / 2 * kLine;
+    const int64_t block = args.a.cols / kTileK, bytes = (args.a.cols % kTileK + 1) / 2 * kLine;
     memset(padded, 0, sizeof padded);
     for (int p = 0; p < P; ++p) memcpy(padded[p], weights(args, panel + p, block), size_t(bytes));
   }
@@ -188,12 +143,12 @@ struct SplitKernel {
     Tiles::for_sums([&](auto t, int r, int p) OCTAVO_INLINE_LAMBDA {
       constexpr int T = decltype(t)::value;
       if (c.first == 0) return tile_zero<T>();
-      load_sums<T>(args, panel + p, row + r * kTileM);
+      load_tile_sums<T>(args, panel + p, row + r * kTileM);
     });
     const int64_t part = rows_together(args.a) * kLine, row_bytes = args.a.row_bytes;
     Tiles tiles{args.a.blocks + row * row_bytes + c.first * 2 * part, kTileM * row_bytes, part,
                 weights(args, panel, c.first), args.w.panel_bytes};
-    const int64_t full = args.a.cols / kSplitK - c.first;
+    const int64_t full = args.a.cols / kTileK - c.first;
     const int64_t count = full < c.count ? full : c.count;
     for (int64_t b = 0; b < count; ++b) {
       if (row == 0) prefetch<P>(args, weights(args, panel, c.first + b));
@@ -208,7 +163,7 @@ struct SplitKernel {
       tiles.block(0);
     }
     Tiles::for_sums([&](auto t, int r, int p) OCTAVO_INLINE_LAMBDA {
-      store_sums<decltype(t)::value>(args, panel + p, row + r * kTileM, c.last);
+      store_tile_sums<decltype(t)::value>(args, panel + p, row + r * kTileM, c.last);
     });
   }
 
@@ -219,11 +174,11 @@ struct SplitKernel {
   static constexpr int64_t kAhead = 1024;
 
   static Chunk chunk_at(const LinearArgs& args, int64_t first) {
-    const int64_t left = (args.a.cols + kSplitK - 1) / kSplitK - first;
+    const int64_t left = (args.a.cols + kTileK - 1) / kTileK - first;
     return {first, left < kChunk ? left : kChunk, left <= kChunk};
   }
 
-  static bool more(const LinearArgs& args, int64_t first) { return first * kSplitK < args.a.cols; }
+  static bool more(const LinearArgs& args, int64_t first) { return first * kTileK < args.a.cols; }
 
   template <int R>
   static void row_tiles(const LinearArgs& args, const Chunk& c, int64_t begin, int64_t end, int64_t row) {
@@ -243,7 +198,7 @@ struct SplitKernel {
 
   // One tile of rows: weights are read once, four panels together.
   static void few(const LinearArgs& args, int64_t begin, int64_t end) {
-    const Chunk all{0, (args.a.cols + kSplitK - 1) / kSplitK, true};
+    const Chunk all{0, (args.a.cols + kTileK - 1) / kTileK, true};
     int64_t panel = begin;
     for (; panel + 4 <= end; panel += 4) tile<1, 4>(args, all, panel, 0);
     for (; panel < end; ++panel) tile<1, 1>(args, all, panel, 0);

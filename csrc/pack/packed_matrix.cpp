@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "octavo/thread_pool.h"
 #include "pack/float_blocks.h"
@@ -44,6 +45,15 @@ struct QuantisedPacker {
     }
   }
 
+  // A bound of the magnitudes.
+  static float largest(const uint8_t* panel, int64_t cols) {
+    float bound = 0.0f;
+    for (int64_t k = 0; k < cols; k += Layout::kSuper, panel += Layout::kSuperBytes) {
+      for (int row = 0; row < kPanelRows; ++row) bound = std::max(bound, largest_of_row<Layout>(panel, row));
+    }
+    return bound;
+  }
+
  private:
   static constexpr int read_step() {
     if constexpr (kBlock == 32) {
@@ -78,6 +88,7 @@ struct FloatPacker {
     const T* from = reinterpret_cast<const T*>(panel);
     for (int64_t k = 0; k < cols; ++k) out[k] = widen(from[index(k, row)]);
   }
+  static float largest(const uint8_t*, int64_t) { return 1.0f; }  // nobody asks
   static float widen(T x) {
     if constexpr (sizeof(T) == 4) {
       return x;
@@ -91,40 +102,42 @@ struct Packer {
   FormatInfo info;
   void (*pack_panel)(uint8_t* panel, const uint8_t* source, int rows, int64_t cols, int block_bytes);
   void (*read_row)(const uint8_t* panel, int row, int64_t cols, float* out);
+  float (*largest)(const uint8_t* panel, int64_t cols);
 };
 
 template <class T, bool Pairs>
 constexpr Packer float_packer(const char* name) {
   constexpr int step = Pairs ? 2 : 1;
   using P = FloatPacker<T, Pairs>;
-  return {{name, Pairs ? kRowsBF16 : kRowsFloat, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))},
+  return {{name, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))},
           P::pack_panel,
-          P::read_row};
+          P::read_row,
+          P::largest};
 }
 
 template <class Layout, class Block>
-constexpr Packer quantised_packer(const char* name, RowForm rows, int block_bytes) {
+constexpr Packer quantised_packer(const char* name, int block_bytes) {
   using P = QuantisedPacker<Layout, Block>;
   return {
-      {name, rows, P::kBlock, block_bytes, Layout::kSuper, Layout::kSuperBytes}, P::pack_panel, P::read_row};
+      {name, P::kBlock, block_bytes, Layout::kSuper, Layout::kSuperBytes}, P::pack_panel, P::read_row, P::largest};
 }
 
 constexpr Packer kPackers[kFormatCount] = {
     float_packer<float, false>("f32"),
     float_packer<uint16_t, true>("bf16"),
     float_packer<uint16_t, false>("f16"),
-    quantised_packer<LayoutQ4_0, Block32>("q4_0", kRowsBlock32, 18),
-    quantised_packer<LayoutQ4_1, Block32>("q4_1", kRowsBlock32, 20),
-    quantised_packer<LayoutQ5_0, Block32>("q5_0", kRowsBlock32, 22),
-    quantised_packer<LayoutQ5_1, Block32>("q5_1", kRowsBlock32, 24),
-    quantised_packer<LayoutQ8_0, Block32>("q8_0", kRowsBlock32, 34),
-    quantised_packer<LayoutQ4_K, Block256>("q4_k", kRowsBlock256, 144),
-    quantised_packer<LayoutQ5_K, Block256>("q5_k", kRowsBlock256, 176),
-    quantised_packer<LayoutQ6_K, Block256>("q6_k", kRowsBlock256, 210),
-    quantised_packer<LayoutQ2_K, Block256>("q2_k", kRowsBlock256Untiled, 84),
-    quantised_packer<LayoutQ3_K, Block256>("q3_k", kRowsBlock256Untiled, 110),
-    quantised_packer<LayoutIQ4_NL, Block32>("iq4_nl", kRowsBlock32, 18),
-    quantised_packer<LayoutMXFP4, Block32>("mxfp4", kRowsBlock32, 17),
+    quantised_packer<LayoutQ4_0, Block32>("q4_0", 18),
+    quantised_packer<LayoutQ4_1, Block32>("q4_1", 20),
+    quantised_packer<LayoutQ5_0, Block32>("q5_0", 22),
+    quantised_packer<LayoutQ5_1, Block32>("q5_1", 24),
+    quantised_packer<LayoutQ8_0, Block32>("q8_0", 34),
+    quantised_packer<LayoutQ4_K, Block256>("q4_k", 144),
+    quantised_packer<LayoutQ5_K, Block256>("q5_k", 176),
+    quantised_packer<LayoutQ6_K, Block256>("q6_k", 210),
+    quantised_packer<LayoutQ2_K, Block256>("q2_k", 84),
+    quantised_packer<LayoutQ3_K, Block256>("q3_k", 110),
+    quantised_packer<LayoutIQ4_NL, Block32>("iq4_nl", 18),
+    quantised_packer<LayoutMXFP4, Block32>("mxfp4", 17),
 };
 
 // False if some block cannot be rounded.
@@ -159,6 +172,13 @@ QuantisePanel quantiser(Format format, Format source) {
   return format == kIQ4_NL ? quantiser_from<LayoutIQ4_NL>(source) : nullptr;
 }
 
+// The largest power of two, within float16's normal range, that keeps weights below 2^15.
+int32_t shift_below_2_15(float largest) {
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  return largest > 0.0f && std::isfinite(largest) ? std::clamp(15 - exponent, -14, 15) : 0;
+}
+
 }  // namespace
 
 const FormatInfo& format_info(Format format) { return kPackers[format].info; }
@@ -174,22 +194,29 @@ PackedMatrix::PackedMatrix(Format format, int64_t rows, int64_t cols) : format_(
   const FormatInfo& info = format_info(format);
   const int64_t panel_bytes =
       ((cols + info.super - 1) / info.super * info.super_bytes + kLine - 1) / kLine * kLine;
-  view_ = {nullptr, panel_bytes, rows, cols};
+  view_ = {nullptr, panel_bytes, rows, cols, 0};
   memory_ = weight_memory(size_t(nbytes()));
   view_.base = memory_.get();
 }
 
 template <class F>
 void PackedMatrix::fill_panels(F&& pack_panel) {
+  const Packer& packer = kPackers[format_];
+  std::atomic<float> largest = 0.0f;
   ThreadPool::instance().parallel_for(panels(), 4, [&](int64_t begin, int64_t end, int) {
+    float found = 0.0f;
     for (int64_t panel = begin; panel < end; ++panel) {
       uint8_t* to = memory_.get() + panel * view_.panel_bytes;
       memset(to, 0,
              size_t(view_.panel_bytes));  // padding, and first touch by the thread that will compute with it
       const int64_t first = panel * kPanelRows;
       pack_panel(to, first, int(std::min<int64_t>(kPanelRows, view_.rows - first)));
+      found = std::max(found, packer.largest(to, view_.cols));
+    }
+    for (float before = largest; before < found && !largest.compare_exchange_weak(before, found);) {
     }
   });
+  view_.shift = shift_below_2_15(largest);
 }
 
 void PackedMatrix::fill(const uint8_t* source) {

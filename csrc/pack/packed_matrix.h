@@ -11,7 +11,6 @@ namespace octavo {
 
 struct FormatInfo {
   const char* name;
-  RowForm rows;     // how activations are quantised for it
   int block;        // cols must be a multiple
   int block_bytes;  // of the source, row-major GGUF
   int super;        // k per packed super-block

@@ -1,6 +1,9 @@
 // Writing decoded rows into a packed super-block, and reading them back, one row at a time (packed_format.h).
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "octavo/float16.h"
 #include "octavo/packed_format.h"
 #include "pack/gguf_blocks.h"
@@ -147,6 +150,30 @@ template <class Layout>
 int sub_min(const uint8_t* super, int row, int sub) {
   const uint8_t raw = super[Layout::kMinsAt + sub_at(row, sub)];
   return Layout::kScales == SubScales::kNibbles ? raw >> 4 : raw;
+}
+
+// A bound of the magnitudes of a row's weights in a super-block.
+template <class Layout>
+float largest_of_row(const uint8_t* super, int row) {
+  constexpr int kBeyond = (1 << Layout::kDecodedBits) - 1 - Layout::kZero;
+  constexpr float kLargest = float(kBeyond > Layout::kZero ? kBeyond : Layout::kZero);
+  float bound = 0.0f;
+  if constexpr (requires { Layout::kSub; }) {
+    const uint16_t* d = halves(super + Layout::kDAt);
+    for (int i = 0; i < Layout::kSubs; ++i) {
+      const float scale = f16_to_float(d[row]) * float(sub_scale<Layout>(super, row, i));
+      float min = 0.0f;
+      if constexpr (Layout::kHasMin) min = f16_to_float(d[16 + row]) * float(sub_min<Layout>(super, row, i));
+      bound = std::max(bound, std::fabs(scale) * kLargest + std::fabs(min));
+    }
+  } else {
+    for (int i = 0; i < Layout::kBlocks; ++i) {
+      float min = 0.0f;
+      if constexpr (Layout::kHasMin) min = f16_to_float(halves(super + Layout::kMinsAt)[16 * i + row]);
+      bound = std::max(bound, std::fabs(block_scale<Layout>(super, row, i)) * kLargest + std::fabs(min));
+    }
+  }
+  return bound;
 }
 
 // d * subscale first, then times q, then minus dmin * submin: the order of llama.cpp's and gguf's

@@ -101,6 +101,7 @@ void sort_rows(Plan& plan, const std::vector<Expert>& experts, const ExpertsArgs
 struct Operands {
   int64_t width;       // columns of the widest expert
   const float* dense;  // [places, width]
+  int32_t shift;       // that serves every expert
   uint8_t* quantised[kRowFormCount] = {};
 };
 
@@ -118,6 +119,7 @@ ActivationRows rows_for(const Operands& operands, const Group& group, const Pack
   if (operands.dense != nullptr) a.x = operands.dense + group.begin * a.x_stride;
   a.rows = group.rows;
   a.cols = weight.cols();
+  a.shift = operands.shift;
   const RowForm form = row_form(weight.format());
   if (operands.quantised[form] == nullptr) return a;
   a.blocks = operands.quantised[form] + group.first * quantised_bytes(form, operands.width);
@@ -195,7 +197,11 @@ class Run {
 
   // The inputs sorted by expert, in the forms that gate and up want.
   Operands read_inputs() {
-    Operands operands = {hidden_, nullptr};
+    Operands operands = {hidden_, nullptr, INT32_MAX};
+    for (const Group& group : plan_.groups) {
+      const int32_t gate = group.expert->gate->view().shift, up = group.expert->up->view().shift;
+      operands.shift = std::min({operands.shift, gate, up});
+    }
     for (const Group& group : plan_.groups) {
       for (const PackedMatrix* weight : {group.expert->gate, group.expert->up}) {
         const RowForm form = row_form(weight->format());
@@ -229,7 +235,9 @@ class Run {
 
   // What gate and up made, in the forms that down wants.
   Operands read_inner() {
-    Operands operands = {inner_, inner_rows_};
+    Operands operands = {inner_, inner_rows_, INT32_MAX};
+    for (const Group& group : plan_.groups)
+      operands.shift = std::min(operands.shift, group.expert->down->view().shift);
     for (const Group& group : plan_.groups) {
       const RowForm form = row_form(group.expert->down->format());
       if (kernels().linear.quantise[form] == nullptr || !open(operands, form, plan_.inner_inputs)) continue;

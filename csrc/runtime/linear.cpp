@@ -74,13 +74,26 @@ int64_t rows_per_chunk(int64_t rows, int64_t panels, int threads) {
   return std::max(round_up((rows + chunks - 1) / chunks, kMinChunkRows), kMinChunkRows);
 }
 
-// Panels that go to a thread at a time: two or four share what a kernel reads of the rows. Float kernels also
-// run up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen.
-int64_t panels_together(RowForm form, int64_t rows, int64_t panels, int threads) {
-  if (form != kRowsFloat && form != kRowsBF16) return rows <= 2 ? 4 : 2;
-  if (rows <= 16) return 4;
-  const int64_t share = (panels + threads - 1) / threads, pieces = (share + 15) / 16;
+// Pieces of a thread's share that are at most `most` panels, and even.
+int64_t even_pieces(int64_t panels, int threads, int64_t most) {
+  const int64_t share = (panels + threads - 1) / threads, pieces = (share + most - 1) / most;
   return round_up((share + pieces - 1) / pieces, 2);
+}
+
+// Panels that go to a thread at a time. Two or four share what the integer kernels read of the rows; float kernels run
+// up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen; kernels that unpack
+// ahead of the tiles start anew with each piece.
+int64_t panels_together(RowForm form, int64_t rows, int64_t panels, int threads) {
+  if (form == kRowsBlock32 || form == kRowsBlock256) return rows <= 2 ? 4 : 2;
+  if (form == kRowsRounded) return even_pieces(panels, threads, rows <= 64 ? 16 : 24);
+  return rows <= 16 ? 4 : even_pieces(panels, threads, 16);
+}
+
+// Weights that share their rows share the power of two by which kernels enlarge them.
+int32_t common_shift(const PackedMatrix* const* weights, int count) {
+  int32_t shift = weights[0]->view().shift;
+  for (int i = 1; i < count; ++i) shift = std::min(shift, weights[i]->view().shift);
+  return shift;
 }
 
 constexpr int kMaxParts = 16;
@@ -100,7 +113,8 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
     if (bias != nullptr) bias += weights[0]->rows();
   }
   ActivationRows forms[kRowFormCount];
-  for (auto& form : forms) form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0, false};
+  const int32_t shift = common_shift(weights, count);
+  for (auto& form : forms) form = {x, x_stride, rows, weights[0]->cols(), nullptr, 0, shift, false};
   Part parts[kMaxParts];
   int64_t panels = 0, bytes = 0;
   for (int i = 0; i < count; ++i) {

@@ -12,6 +12,7 @@ namespace {
 
 int64_t row_bytes(RowForm form, int64_t cols) {
   if (form == kRowsBF16) return (cols + 31) / 32 * kSplitBytes;  // rows lie in tiles
+  if (form == kRowsRounded) return (cols + 63) / 64 * 2 * kRoundedBytes;
   const int64_t bytes = form == kRowsBlock32 ? (cols + 63) / 64 * 2 * int64_t(sizeof(RowBlock32))
                                              : cols / 256 * int64_t(sizeof(RowBlock256));
   return round_up(bytes, 64) + 64;  // not a power of two: rows would all fall on the same cache sets
@@ -33,7 +34,7 @@ uint8_t* Workspace::reserve(int64_t bytes) {
   return memory_.get();
 }
 
-RowForm row_form(Format format) { return format_info(format).rows; }
+RowForm row_form(Format format) { return kernels().linear.rows[format]; }
 
 void shape_rows(RowForm form, ActivationRows& a) {
   a.row_bytes = row_bytes(form, a.cols);

@@ -13,6 +13,7 @@ struct PackedView {
   int64_t panel_bytes;
   int64_t rows;  // outputs; the last panel is padded to 16
   int64_t cols;
+  int32_t shift;  // weights times 2^shift are below 2^15: for the kernels that unpack to float16
 };
 
 // 32 k of a row, quantised for the block formats: q * scale is near x; fsum = scale * (sum of q).
@@ -41,8 +42,10 @@ struct TileBlock256 {
   float scale[16];
 };
 
-// Bytes of 32 k of a row in two bfloat16 parts (kernels/linear_float_tiles.h).
+// Bytes of 32 k of a row in two bfloat16 parts (kernels/linear_float_tiles.h), and in one
+// (linear_quantised_tiles.h).
 constexpr int64_t kSplitBytes = 128;
+constexpr int64_t kRoundedBytes = 64;
 
 // The step's rows, and what `quantise` made of them: row r is a sequence of row blocks from blocks + r *
 // row_bytes on, padded with zeros to the format's super-block. x_stride is in elements.
@@ -53,7 +56,8 @@ struct ActivationRows {
   int64_t cols;
   uint8_t* blocks;
   int64_t row_bytes;
-  bool tiled;  // rows 16 t to 16 t + 15 are a sequence of tile blocks from blocks + 16 * t * row_bytes on
+  int32_t shift;  // that of the weights they meet, for kRowsRounded
+  bool tiled;     // rows 16 t to 16 t + 15 are a sequence of tile blocks from blocks + 16 * t * row_bytes on
 };
 
 // out[r][c] = x[r] . w[c] (+ bias[c]) for the columns of the given panels. out points at the weight's first
@@ -67,6 +71,8 @@ struct LinearArgs {
 };
 
 struct LinearKernels {
+  // The form in which a format wants its rows.
+  RowForm rows[kFormatCount];
   // Quantises rows [begin, end) of a.x into a.blocks; null where the kernels read a.x.
   void (*quantise[kRowFormCount])(const ActivationRows& a, int64_t begin, int64_t end);
   // Computes panels [begin, end).

@@ -44,14 +44,7 @@ enum Format : int32_t {
 };
 
 // The form in which a format wants its activations.
-enum RowForm : int32_t {
-  kRowsFloat,
-  kRowsBF16,
-  kRowsBlock32,
-  kRowsBlock256,         // in tiles where the instruction set has them
-  kRowsBlock256Untiled,  // never: for formats without a tile kernel
-  kRowFormCount
-};
+enum RowForm : int32_t { kRowsFloat, kRowsBF16, kRowsBlock32, kRowsBlock256, kRowsRounded, kRowFormCount };
 
 namespace {
 

@@ -1,9 +1,8 @@
-// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes, the exact product of signed bytes with signed
-// or unsigned ones (AMX-INT8), and one of bfloat16 (AMX-BF16).
+// Matrix tiles of AMX: eight registers of 16 rows x 64 bytes and their product of bfloat16 (AMX-BF16).
 //
 //   tiles 0..3  sums, 16 rows x 16 lanes      tiles 4, 5  left operands      tiles 6, 7  right operands
 //
-// A right operand's row is a packed line: 16 outputs x 4 k of bytes, 2 k of bfloat16. OCTAVO_EMULATED
+// A right operand's row is a line of 16 outputs x 2 k. OCTAVO_EMULATED
 // replaces the registers by memory, for tests on other machines.
 #pragma once
 
@@ -56,22 +55,10 @@ inline void tile_store(void* p, int64_t stride) {
     memcpy(static_cast<char*>(p) + r * stride, tile_memory[T][r], 64);
   }
 }
-// sum[m][n] += left[m][k] * right[k / 4][4 n + k % 4], the right side of type Weight: int8_t or uint8_t.
-template <class Weight, int Sum, int Left, int Right>
-inline void tile_dot() {
-  for (int m = 0; m < current_config.rows[Sum]; ++m) {
-    for (int n = 0; n < 16; ++n) {
-      int32_t sum;
-      memcpy(&sum, &tile_memory[Sum][m][4 * n], 4);
-      for (int k = 0; k < current_config.bytes_per_row[Left]; ++k) {
-        sum += tile_memory[Left][m][k] * Weight(tile_memory[Right][k / 4][4 * n + k % 4]);
-      }
-      memcpy(&tile_memory[Sum][m][4 * n], &sum, 4);
-    }
-  }
-}
-// Of bfloat16 pairs: the products over even k are summed in order, so are those over odd k, then both and the
-// sum added. (Subnormals are zero on the hardware only.)
+inline float without_subnormals(float x) { return x < 0x1p-126f && x > -0x1p-126f ? 0.0f : x; }
+
+// Of pairs: the products over even k are summed in order, so are those over odd k, then both and the sum
+// added; subnormals count as zero.
 template <int Sum, int Left, int Right>
 inline void tile_dot_bf16() {
   for (int m = 0; m < current_config.rows[Sum]; ++m) {
@@ -84,9 +71,11 @@ inline void tile_dot_bf16() {
       for (int k = 0; k < 32; ++k) {
         uint16_t right;
         memcpy(&right, &tile_memory[Right][k / 2][4 * n + 2 * (k % 2)], 2);
-        part[k % 2] += bf16_to_float(left[k]) * bf16_to_float(right);
+        const float product =
+            without_subnormals(bf16_to_float(left[k])) * without_subnormals(bf16_to_float(right));
+        part[k % 2] = without_subnormals(part[k % 2] + without_subnormals(product));
       }
-      sums[n] += part[0] + part[1];
+      sums[n] = without_subnormals(sums[n] + without_subnormals(part[0] + part[1]));
     }
     memcpy(tile_memory[Sum][m], sums, sizeof sums);
   }
@@ -111,14 +100,6 @@ inline void tile_load(const void* p, int64_t stride) {
 template <int T>
 inline void tile_store(void* p, int64_t stride) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(T), "r"(p), "r"(stride) : "memory");
-}
-template <class Weight, int Sum, int Left, int Right>
-inline void tile_dot() {
-  if constexpr (Weight(-1) < 0) {
-    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
-  } else {
-    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sum), "i"(Left), "i"(Right));
-  }
 }
 template <int Sum, int Left, int Right>
 inline void tile_dot_bf16() {
