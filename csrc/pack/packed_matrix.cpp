@@ -174,9 +174,10 @@ QuantisePanel quantiser(Format format, Format source) {
 
 // The largest power of two, within float16's normal range, that keeps weights below 2^15.
 int32_t shift_below_2_15(float largest) {
+  if (!std::isfinite(largest)) return -14;
   int exponent = 0;
   std::frexp(largest, &exponent);  // largest < 2^exponent
-  return largest > 0.0f && std::isfinite(largest) ? std::clamp(15 - exponent, -14, 15) : 0;
+  return largest > 0.0f ? std::clamp(15 - exponent, -14, 15) : 0;
 }
 
 }  // namespace

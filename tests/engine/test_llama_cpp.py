@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests import assets
+from tests.engine.paris import FRANCE, PARIS, PARIS_IN_FLOAT32
 from tests.engine.stepping import Answer, Stepper, load, threads
 
 from octavo.models.decoder import Decoder
@@ -37,11 +38,11 @@ def golden(name: str) -> Any:
 def load_expanded(name: str) -> Decoder:
     """The model with every weight in float32."""
 
-    def stored(self: Decoder, raw: RawTensor) -> StoredTensor:
+    def stored(raw: RawTensor) -> StoredTensor:
         return StoredTensor(to_float32(raw), "f32")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Decoder, "_stored", stored)
+        patch.setattr("octavo.models.decoder._stored", stored)
         return load(PATHS[name]())
 
 
@@ -147,8 +148,13 @@ def check_perplexity(model: Decoder, name: str, bos: int | None) -> None:
 
 
 def test_the_capital_of_france(smollm2: Decoder) -> None:
-    (answer,) = continue_all(smollm2, [[504, 3575, 282, 4649, 314]], [8])
-    assert answer.token_ids == [7042, 30, 198, 198, 504, 1797, 1918, 553]
+    (answer,) = continue_all(smollm2, [FRANCE["prompt_token_ids"]], [8])
+    assert answer.token_ids == PARIS
+
+
+def test_the_capital_of_france_in_float32() -> None:
+    (answer,) = continue_all(load_expanded(SMOLLM2), [FRANCE["prompt_token_ids"]], [8])
+    assert answer.token_ids == PARIS_IN_FLOAT32
 
 
 def test_smollm2_with_float32_weights() -> None:

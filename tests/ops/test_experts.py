@@ -129,7 +129,8 @@ def test_experts_of_different_widths(fmt: str) -> None:
     got = ops.experts(x, ids, shares, weights, "silu")
     with ops.reference_mode():
         expected = ops.experts(x, ids, shares, weights, "silu")
-    torch.testing.assert_close(got, expected, rtol=1e-2, atol=1e-2 * float(expected.std()))
+    # A weight that tiles round to the other side (its twin does not round sub-scales) shows behind the activation.
+    torch.testing.assert_close(got, expected, rtol=3e-2, atol=3e-2 * float(expected.std()))
 
 
 def test_more_tokens_than_are_held_at_a_time() -> None:

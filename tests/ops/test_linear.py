@@ -37,7 +37,9 @@ def bits_of(fmt: str, isa: str) -> str:
 
 def use_portable_bits() -> None:
     """The best instruction set whose bits are those of `scalar`."""
-    ops.set_isa([isa for isa in ops.available_isas() if not isa.startswith("amx") and "emulated" not in isa][-1])
+    ops.set_isa(
+        [isa for isa in ops.available_isas() if not isa.startswith("amx") and "emulated" not in isa][-1]
+    )
 
 
 @pytest.mark.parametrize("fmt", ops.FORMATS)
@@ -112,18 +114,23 @@ def test_extremes_do_not_saturate(fmt: str, byte: int) -> None:
             got = ops.linear(rows, [weight.packed]).double()
             exact = rounded_rows(rows, fmt) @ weight.values.double().T
             scale = rows.double().abs() @ weight.values.double().abs().T
-            allowed = 1e-3 if bits_of(fmt, isa) == "scalar" else 2**-7  # tiles round weights and rows to 8 bits
+            allowed = (
+                1e-3 if bits_of(fmt, isa) == "scalar" else 2**-7
+            )  # tiles round weights and rows to 8 bits
             assert bool(((got - exact).abs() <= scale * allowed + 1e-6).all())
 
 
-def test_matches_the_torch_twin() -> None:
-    use_portable_bits()
+@pytest.mark.parametrize("isa", [isa for isa in ops.available_isas() if "emulated" not in isa])
+def test_matches_the_torch_twin(isa: str) -> None:
+    ops.set_isa(isa)
     weights = [random_weight(fmt, n, 512, n).packed for fmt, n in (("q4_1", 40), ("q6_k", 24), ("bf16", 7))]
     x, bias = random_rows(5, 512), torch.randn(71)
     got = ops.linear(x, weights, bias)
     with ops.reference_mode():
         expected = ops.linear(x, weights, bias)
-    torch.testing.assert_close(got, expected, rtol=1e-4, atol=2e-3)
+    # On tiles the twin does not round the sub-scales of K formats: now and then a weight ends up on the other side.
+    atol = 2e-2 * float(expected.std()) if isa == "amx" else 2e-3
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=atol)
 
 
 def test_outputs_of_several_weights_lie_side_by_side() -> None:

@@ -38,7 +38,8 @@ def test_every_exponent_of_mxfp4() -> None:
     assert torch.equal(weight.dequantize(), values)
     one = torch.zeros(1, 32)
     one[0, 5] = 0.5
-    for isa in ops.available_isas():
+    # Tiles have float16's range, 2^40, within a matrix (csrc/kernels/linear_quantised_tiles.h).
+    for isa in (isa for isa in ops.available_isas() if not isa.startswith("amx")):
         ops.set_isa(isa)
         got = ops.linear(one, [weight])[0]
         torch.testing.assert_close(got[:250], values[:250, 5] * 0.5, rtol=2**-10, atol=2**-149)

@@ -56,6 +56,11 @@ def recording(program: Native, allocate: Allocate) -> Iterator[None]:
         _recording, _allocate = None, torch.empty
 
 
+def native_isa() -> str:
+    """The instruction set of the native kernels, also within `reference_mode`; empty if they are not built."""
+    return "" if _module is None else str(_module.isa())
+
+
 def new_output(*shape: int) -> torch.Tensor:
     """An uninitialised float32 tensor for an op's result."""
     return _allocate(*shape)

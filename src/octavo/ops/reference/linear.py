@@ -1,11 +1,14 @@
-"""Twin of the matrix product: rows quantised as the kernels do, then one plain product in float64."""
+"""Twin of the matrix product: rows (on matrix tiles also weights) rounded as the kernels do, then a plain float64 product."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+
+from octavo.ops.dispatch import native_isa
 
 if TYPE_CHECKING:
     from octavo.ops.packing import PackedWeight
@@ -48,6 +51,29 @@ def rounded_rows(x: torch.Tensor, fmt: str) -> torch.Tensor:
     return (q.double() * scale.double()[..., None]).reshape(x.shape)
 
 
+def on_tiles(x: torch.Tensor) -> bool:
+    """Whether kernels would multiply these rows with quantised weights on matrix tiles, which take bfloat16."""
+    return native_isa().startswith("amx") and x.is_cpu and x.dtype is torch.float32
+
+
+def tile_weights(values: torch.Tensor) -> torch.Tensor:
+    """Dequantised weights as csrc/kernels/linear_quantised_tiles.h rounds them, up to the sub-scales of K formats.
+
+    To float16 (enlarged, so that none is subnormal), then to eight bits of mantissa, ties away from zero.
+    """
+    largest = float(values.abs().max())
+    enlarge = 2.0 ** (14 - math.frexp(largest)[1]) if largest > 0 else 1.0
+    bits = (values * enlarge).half().float().view(torch.int32)
+    return ((bits + 0x8000) & ~0xFFFF).view(torch.float32) / enlarge
+
+
+def _product(x: torch.Tensor, weight: PackedWeight) -> torch.Tensor:
+    values = weight.dequantize()
+    if on_tiles(x) and weight.format in BLOCK32_FORMATS | BLOCK256_FORMATS:
+        return x.bfloat16().double() @ tile_weights(values).double().T
+    return rounded_rows(x, weight.format) @ values.double().T
+
+
 def linear(
     x: torch.Tensor,
     weights: Sequence[PackedWeight],
@@ -55,7 +81,7 @@ def linear(
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """See `octavo.ops.linear`."""
-    products = [rounded_rows(x, weight.format) @ weight.dequantize().double().T for weight in weights]
+    products = [_product(x, weight) for weight in weights]
     result = torch.cat(products, dim=1)
     if bias is not None:
         result = result + bias.double()
