@@ -40,7 +40,7 @@ def available_isas() -> list[str]:
 
 
 def set_isa(name: str) -> None:
-    """Use another instruction set from the next op on. All give the same bits, but for bf16 weights on `amx`.
+    """Use another instruction set from the next op on. All give the same bits, but `amx` (docs/architecture.md).
 
     Raises:
         ConfigError: this machine or build does not have it.
