@@ -23,7 +23,7 @@ namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
 
-constexpr int64_t kUnitK = 64;                 // k that are unpacked at a time
+constexpr int64_t kUnitK = 64;  // k that are unpacked at a time
 constexpr int64_t kUnitBytes = 2 * kTileBytes;
 
 // ---- rows
@@ -34,9 +34,10 @@ alignas(64) constexpr uint16_t kPlaces[32] = {0,  2,  1,  3,  4,  6,  5,  7,  8,
 
 // Each of sixteen twice: the lower or the upper half of a line.
 alignas(64) constexpr uint16_t kTwice[2][32] = {
-    {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15},
-    {16, 16, 17, 17, 18, 18, 19, 19, 20, 20, 21, 21, 22, 22, 23, 23, 24, 24, 25, 25, 26, 26, 27, 27, 28, 28, 29, 29,
-     30, 30, 31, 31}};
+    {0, 0, 1, 1, 2,  2,  3,  3,  4,  4,  5,  5,  6,  6,  7,  7,
+     8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15},
+    {16, 16, 17, 17, 18, 18, 19, 19, 20, 20, 21, 21, 22, 22, 23, 23,
+     24, 24, 25, 25, 26, 26, 27, 27, 28, 28, 29, 29, 30, 30, 31, 31}};
 
 // The nearest bfloat16 in the upper half of each lane; NaN stays NaN.
 inline i32x16 round_rows(f32x16 x) {
@@ -93,7 +94,8 @@ struct TileCodes {
 
   TileCodes() {
     uint16_t values[32];
-    for (int i = 0; i < 32; ++i) values[i] = half_of(decoded(i % (1 << (kTable ? Layout::kBits : 5))) - Layout::kZero);
+    for (int i = 0; i < 32; ++i)
+      values[i] = half_of(decoded(i % (1 << (kTable ? Layout::kBits : 5))) - Layout::kZero);
     table = load(reinterpret_cast<const int32_t*>(values));
   }
   static constexpr int decoded(int q) {
@@ -119,7 +121,8 @@ inline void put_line(const TileCodes<Layout>& codes, i32x16 q, const Affine& w, 
 
 // Two k-groups of four: four lines, of two k each.
 template <class Layout, int P>
-inline void put_pair(const TileCodes<Layout>& codes, const uint8_t* super, int block, const Affine& w, uint8_t* out) {
+inline void put_pair(const TileCodes<Layout>& codes, const uint8_t* super, int block, const Affine& w,
+                     uint8_t* out) {
   if constexpr (Layout::kBits == 4) {
     const i32x16 line = bitcast_i32(load_u8(super + (4 * block + P) * kLine));
     put_line(codes, line, w, out);
@@ -226,8 +229,8 @@ struct TileWeights {
 
 template <class Layout>
 struct QuantisedTileKernel {
-  static constexpr int64_t kFewRows = 64;   // four tiles of rows: sums stay in tiles through all k
-  static constexpr int64_t kChunk = 5;  // units of four panels: 40 KiB
+  static constexpr int64_t kFewRows = 64;  // four tiles of rows: sums stay in tiles through all k
+  static constexpr int64_t kChunk = 5;     // units of four panels: 40 KiB
   static constexpr int64_t kGroup = 24;
 
   static int64_t num_units(const LinearArgs& args) { return (args.a.cols + kUnitK - 1) / kUnitK; }
@@ -241,8 +244,8 @@ struct QuantisedTileKernel {
     if constexpr (R > 3) f(Rows<3>{});
   }
 
-  // R tiles of rows: sums stay in tiles through all k. Weights are unpacked kLead blocks ahead of the tiles, also across
-  // panels, so that both kinds of work overlap.
+  // R tiles of rows: sums stay in tiles through all k. Weights are unpacked kLead blocks ahead of the tiles,
+  // also across panels, so that both kinds of work overlap.
   template <int R>
   static void few(const LinearArgs& args, int64_t begin, int64_t end) {
     constexpr int64_t kRing = 8, kLead = 3;
@@ -282,8 +285,8 @@ struct QuantisedTileKernel {
 
   // One tile of rows and P panels.
   template <int P>
-  static void block(const LinearArgs& args, const uint8_t (*w)[kChunk][kUnitBytes], const Chunk& c, int64_t panel,
-                    int64_t row) {
+  static void block(const LinearArgs& args, const uint8_t (*w)[kChunk][kUnitBytes], const Chunk& c,
+                    int64_t panel, int64_t row) {
     for_tiles<P>([&](auto t) OCTAVO_INLINE_LAMBDA {
       if (c.first == 0) return tile_zero<decltype(t)::value>();
       load_tile_sums<decltype(t)::value>(args, panel + decltype(t)::value, row);
@@ -304,7 +307,8 @@ struct QuantisedTileKernel {
 
   // All rows meet a chunk of P panels, which stays in the first-level cache.
   template <int P>
-  static void panels(const LinearArgs& args, const Chunk& c, int64_t panel, uint8_t (*w)[kChunk][kUnitBytes]) {
+  static void panels(const LinearArgs& args, const Chunk& c, int64_t panel,
+                     uint8_t (*w)[kChunk][kUnitBytes]) {
     for (int p = 0; p < P; ++p) {
       const TileWeights<Layout> weights(args, panel + p);
       for (int64_t u = 0; u < c.count; ++u) weights.unpack(c.first + u, w[p][u]);

@@ -109,17 +109,17 @@ template <class T, bool Pairs>
 constexpr Packer float_packer(const char* name) {
   constexpr int step = Pairs ? 2 : 1;
   using P = FloatPacker<T, Pairs>;
-  return {{name, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))},
-          P::pack_panel,
-          P::read_row,
-          P::largest};
+  return {
+      {name, 1, sizeof(T), step, step * kPanelRows * int(sizeof(T))}, P::pack_panel, P::read_row, P::largest};
 }
 
 template <class Layout, class Block>
 constexpr Packer quantised_packer(const char* name, int block_bytes) {
   using P = QuantisedPacker<Layout, Block>;
-  return {
-      {name, P::kBlock, block_bytes, Layout::kSuper, Layout::kSuperBytes}, P::pack_panel, P::read_row, P::largest};
+  return {{name, P::kBlock, block_bytes, Layout::kSuper, Layout::kSuperBytes},
+          P::pack_panel,
+          P::read_row,
+          P::largest};
 }
 
 constexpr Packer kPackers[kFormatCount] = {

@@ -80,9 +80,9 @@ int64_t even_pieces(int64_t panels, int threads, int64_t most) {
   return round_up((share + pieces - 1) / pieces, 2);
 }
 
-// Panels that go to a thread at a time. Two or four share what the integer kernels read of the rows; float kernels run
-// up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen; kernels that unpack
-// ahead of the tiles start anew with each piece.
+// Panels that go to a thread at a time. Two or four share what the integer kernels read of the rows; float
+// kernels run up to four together when rows are few, and for many rows reuse a chunk of the rows for sixteen;
+// kernels that unpack ahead of the tiles start anew with each piece.
 int64_t panels_together(RowForm form, int64_t rows, int64_t panels, int threads) {
   if (form == kRowsBlock32 || form == kRowsBlock256) return rows <= 2 ? 4 : 2;
   if (form == kRowsRounded) return even_pieces(panels, threads, rows <= 64 ? 16 : 24);

@@ -50,7 +50,8 @@ inline i32x16 round_shift_i16(i32x16 a) {
 
 #if defined(OCTAVO_EMULATED)
 
-// A float64 holds the exact value of what is rounded here: products have 22 bits, and addends lie within 2^43 of them.
+// A float64 holds the exact value of what is rounded here: products have 22 bits, and addends lie within 2^43
+// of them.
 inline uint16_t round_to_half(double x) {
   const double size = x < 0 ? -x : x;
   const uint16_t sign = x < 0 || (x == 0 && 1 / x < 0) ? 0x8000 : 0;
@@ -74,7 +75,8 @@ inline f16x32 by_lane(f16x32 a, f16x32 b, f16x32 c, F&& f) {
   memcpy(x, &a, 64);
   memcpy(y, &b, 64);
   memcpy(z, &c, 64);
-  for (int i = 0; i < 32; ++i) x[i] = round_to_half(f(f16_to_float(x[i]), f16_to_float(y[i]), f16_to_float(z[i])));
+  for (int i = 0; i < 32; ++i)
+    x[i] = round_to_half(f(f16_to_float(x[i]), f16_to_float(y[i]), f16_to_float(z[i])));
   f16x32 out;
   memcpy(&out, x, 64);
   return out;
@@ -98,8 +100,8 @@ inline f16x32 mul(f16x32 a, f16x32 b) {
   return {_mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(a.bits), _mm512_castsi512_ph(b.bits)))};
 }
 inline f16x32 fma(f16x32 a, f16x32 b, f16x32 c) {
-  return {_mm512_castph_si512(
-      _mm512_fmadd_ph(_mm512_castsi512_ph(a.bits), _mm512_castsi512_ph(b.bits), _mm512_castsi512_ph(c.bits)))};
+  return {_mm512_castph_si512(_mm512_fmadd_ph(_mm512_castsi512_ph(a.bits), _mm512_castsi512_ph(b.bits),
+                                              _mm512_castsi512_ph(c.bits)))};
 }
 
 #endif
