@@ -36,7 +36,7 @@ struct PackedBlocks {
   const uint8_t* super(int64_t block) const { return panel + block / L::kBlocks * L::kSuperBytes; }
   template <int P>
   GroupPair pair(int64_t block) const {
-    return unpack_pair<L, P>(super(block), int(block % L::kBlocks));
+    return unpack_pair<L, P>(super(block), block % L::kBlocks);
   }
   const uint16_t* halves(int64_t block, int at) const {
     return reinterpret_cast<const uint16_t*>(super(block) + at) + 16 * (block % 2);
@@ -48,7 +48,10 @@ struct PackedBlocks {
       return load_f16(halves(block, L::kScalesAt));
     }
   }
-  f32x16 min(int64_t block) const { return load_f16(halves(block, L::kMinsAt)); }
+  f32x16 min(int64_t block) const {
+    if constexpr (L::kHasMin) return load_f16(halves(block, L::kMinsAt));
+    return zero_f32();
+  }
 };
 
 template <int Bits, int M>
@@ -98,14 +101,15 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
     dot.template pair<1>(w, b, a);
     dot.template pair<2>(w, b, a);
     dot.template pair<3>(w, b, a);
-    const f32x16 scale = w.scale(b);
+    const f32x16 scale = w.scale(b), min = w.min(b);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       i32x16 idot = dot.total[m];
       if constexpr (kOffset != 0) idot = sub(idot, broadcast_i32(kOffset * a[m][b].sum));
       acc[m] = fma(to_f32(idot), mul(scale, broadcast(a[m][b].scale)), acc[m]);
-      if constexpr (L::kHasMin) acc[m] = fma(w.min(b), broadcast(a[m][b].fsum), acc[m]);
+      if constexpr (L::kHasMin) acc[m] = fma(min, broadcast(a[m][b].fsum), acc[m]);
     }
+    if constexpr (kFewRegisters) in_memory(acc);
   }
 }
 

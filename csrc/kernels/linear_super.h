@@ -41,7 +41,7 @@ struct PackedSupers {
   }
   const uint8_t* super(int64_t s) const { return panel + s * L::kSuperBytes; }
   template <int P>
-  GroupPair pair(int64_t s, int block) const {
+  GroupPair pair(int64_t s, int64_t block) const {
     return unpack_pair<L, P>(super(s), block);
   }
   // Sub-scales (or minimums) 2i and 2i + 1 of each row as int16 pairs.
@@ -62,7 +62,10 @@ struct PackedSupers {
   }
   const uint16_t* halves(int64_t s) const { return reinterpret_cast<const uint16_t*>(super(s) + L::kDAt); }
   f32x16 d(int64_t s) const { return load_f16(halves(s)); }
-  f32x16 dmin(int64_t s) const { return load_f16(halves(s) + 16); }
+  f32x16 dmin(int64_t s) const {
+    if constexpr (L::kHasMin) return load_f16(halves(s) + 16);
+    return zero_f32();
+  }
 };
 
 // M rows of activations.
@@ -164,13 +167,15 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
       dot.isum[m] = side[m] = zero_i32();
     }
     super_dot<M>(w, a, s, dot, side);
+    const f32x16 d = w.d(s), dmin = w.dmin(s);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
       if constexpr (L::kZero != 0) dot.isum[m] = sub(dot.isum[m], mul(side[m], broadcast_i32(L::kZero)));
       const f32x16 scale_a = broadcast(a[m][s].scale);
-      acc[m] = fma(to_f32(dot.isum[m]), mul(w.d(s), scale_a), acc[m]);
-      if constexpr (L::kHasMin) acc[m] = fma(neg(to_f32(side[m])), mul(w.dmin(s), scale_a), acc[m]);
+      acc[m] = fma(to_f32(dot.isum[m]), mul(d, scale_a), acc[m]);
+      if constexpr (L::kHasMin) acc[m] = fma(neg(to_f32(side[m])), mul(dmin, scale_a), acc[m]);
     }
+    if constexpr (kFewRegisters) in_memory(acc);
   }
 }
 

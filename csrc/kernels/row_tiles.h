@@ -10,6 +10,12 @@ namespace {
 // Loops over a tile's rows and panels must vanish, or its accumulators live in memory.
 #define OCTAVO_UNROLL _Pragma("GCC unroll 16")
 
+// Keeps a tile's accumulators in memory while a block's integers are summed, which need the registers more.
+template <int M>
+[[gnu::always_inline]] inline void in_memory(f32x16 (&acc)[M]) {
+  asm("" : "+m"(acc));
+}
+
 template <int N>
 struct Rows {
   static constexpr int value = N;

@@ -48,17 +48,18 @@ inline GroupPair add_top_two_bits(GroupPair g, u8x64 plane) {
 
 // The stored bits of groups 2P, 2P+1 of 32-block `block` inside one super-block of Layout.
 template <class Layout, int P>
-inline GroupPair stored_pair(const uint8_t* super, int block) {
+inline GroupPair stored_pair(const uint8_t* super, int64_t block) {
+  constexpr int64_t kLines = Layout::kBits == 8 ? 8 : Layout::kBits < 4 ? 2 : 4;  // of a 32-block
+  const uint8_t* lines = super + block * (kLines * kLine);
   if constexpr (Layout::kBits == 8) {
-    const uint8_t* line = super + (8 * block + 2 * P) * kLine;
-    return {load_u8(line), load_u8(line + kLine)};
+    return {load_u8(lines + 2 * P * kLine), load_u8(lines + (2 * P + 1) * kLine)};
   } else if constexpr (Layout::kBits < 4) {
-    const GroupPair g = two_bits<P % 2>(super + (2 * block + P / 2) * kLine);
+    const GroupPair g = two_bits<P % 2>(lines + P / 2 * kLine);
     if constexpr (Layout::kBits == 3)
       return add_bit<2, P>(g, load_u8(super + Layout::kPlaneAt + block * kLine));
     return g;
   } else {
-    const GroupPair g = nibbles(super + (4 * block + P) * kLine);
+    const GroupPair g = nibbles(lines + P * kLine);
     if constexpr (Layout::kBits == 5)
       return add_bit<4, P>(g, load_u8(super + Layout::kPlaneAt + block * kLine));
     if constexpr (Layout::kBits == 6) {
@@ -70,7 +71,7 @@ inline GroupPair stored_pair(const uint8_t* super, int block) {
 
 // What they stand for.
 template <class Layout, int P>
-inline GroupPair unpack_pair(const uint8_t* super, int block) {
+inline GroupPair unpack_pair(const uint8_t* super, int64_t block) {
   const GroupPair g = stored_pair<Layout, P>(super, block);
   if constexpr (Layout::kBits == Layout::kDecodedBits) {
     return g;

@@ -17,6 +17,10 @@ inline i32x16 dot_scale_high(i32x16 a) {
   return {_mm256_shuffle_epi8(a.lo, pick), _mm256_shuffle_epi8(a.hi, pick)};
 }
 
+// Says that the sums are complete here. Left to itself GCC makes all products of a block first and adds them
+// later, which takes several times the 16 registers.
+inline void in_order(__m256i& lo, __m256i& hi) { asm("" : "+x"(lo), "+x"(hi)); }
+
 // pmaddubsw adds two products into an int16. With weights below 2^Bits and |a| <= 127 that many steps cannot
 // saturate: 3*127*2*32 = 24384, 7*127*2*16 = 28448, 15*127*2*8 = 30480, 31*127*2*4 = 31496, 63*127*2*2 =
 // 32004.
@@ -31,6 +35,7 @@ struct DotChain {
   void step(u8x64 w, i32x16 a) {
     lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(w.lo, a.lo));
     hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(w.hi, a.hi));
+    in_order(lo, hi);
   }
   i32x16 total() const { return scaled({_mm256_set1_epi16(1), _mm256_set1_epi16(1)}); }
   i32x16 scaled(i32x16 scale) const {
@@ -55,11 +60,13 @@ struct DotChain<8> {
   void step(u8x64 w, i32x16 a) {
     lo = _mm256_add_epi32(lo, dot(w.lo, a.lo));
     hi = _mm256_add_epi32(hi, dot(w.hi, a.hi));
+    in_order(lo, hi);
   }
   i32x16 total() const { return {lo, hi}; }
 };
 
 constexpr int kIntTileRows = 4;
+constexpr bool kFewRegisters = true;
 
 }  // namespace
 }  // namespace OCTAVO_ISA

@@ -203,6 +203,7 @@ struct DotChain {
 };
 
 constexpr int kIntTileRows = 6;
+constexpr bool kFewRegisters = false;
 constexpr int kFloatTileRows = 12;
 constexpr int kPairTileRows = 12;  // bf16 pairs need registers of their own
 constexpr int kFloatPanels = 2;    // panels of a float tile of many rows

@@ -24,6 +24,7 @@ struct DotChain {
 };
 
 constexpr int kIntTileRows = 4;
+constexpr bool kFewRegisters = true;
 
 }  // namespace
 }  // namespace OCTAVO_ISA

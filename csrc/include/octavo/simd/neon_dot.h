@@ -39,6 +39,7 @@ struct DotChain {
 };
 
 constexpr int kIntTileRows = 2;  // a row's sums take eight of 32 registers
+constexpr bool kFewRegisters = false;
 
 }  // namespace
 }  // namespace OCTAVO_ISA

@@ -22,6 +22,7 @@ struct DotChain {
 };
 
 constexpr int kIntTileRows = 6;
+constexpr bool kFewRegisters = false;
 
 }  // namespace
 }  // namespace OCTAVO_ISA

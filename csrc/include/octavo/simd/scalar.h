@@ -380,6 +380,7 @@ struct DotChain {
 // Rows of a register tile of the matrix kernels (16 columns wide). One row here: nothing to gain, and the
 // unit stays quick to compile.
 constexpr int kIntTileRows = 1;
+constexpr bool kFewRegisters = false;
 constexpr int kFloatTileRows = 1;
 constexpr int kPairTileRows = 1;  // bf16 pairs need registers of their own
 constexpr int kFloatPanels = 1;   // panels of a float tile of many rows
