@@ -5,7 +5,7 @@ from __future__ import annotations
 import gguf
 import pytest
 import torch
-from tests.ops.weights import QUANTISED, random_blocks, random_weight, smallest_cols
+from tests.ops.weights import QUANTISED, Weight, random_blocks, random_weight, smallest_cols
 
 from octavo import ops
 from octavo.lib.errors import NotSupportedError
@@ -85,3 +85,15 @@ def test_what_does_not_fit_is_refused() -> None:
         ops.embedding(torch.tensor([0, 16]), ops.pack_weight(blocks, "q8_0", 16, 64))
     with pytest.raises(ValueError, match=r"ids\[0\] is -1"):
         ops.embedding(torch.tensor([-1]), ops.pack_weight(blocks, "q8_0", 16, 64))
+
+
+def test_matrices_that_share_memory_outlive_each_other() -> None:
+    """Small ones lie in slabs together; values stay whatever is let go and made anew beside them."""
+    kept: list[Weight] = []
+    for seed in range(60):
+        rows = 16 * (1 + seed * 37 % 50)
+        weights = [random_weight("f32", rows, 1024, seed + part) for part in (0, 100)]
+        kept.append(weights[0])
+    assert sum(weight.packed.nbytes for weight in kept) > 40 << 20
+    for weight in kept:
+        assert torch.equal(weight.packed.dequantize(), weight.values)
