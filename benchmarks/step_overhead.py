@@ -1,6 +1,8 @@
 """Processor time per decode step of the engine's thread outside of native code: scheduling, sampling, bookkeeping, text.
 
-python -m benchmarks.step_overhead [--batch 1 32] [--tokens 200]
+    python -m benchmarks.step_overhead [--batch 1 32] [--tokens 200]
+
+Greedy and sampled generations (top-p 0.9, top-k 50) take turns, and their speeds are compared.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from octavo import LLM, SamplingParams
 from octavo.ops import program
+from octavo.ops.dispatch import built_module
 from octavo.worker import recorded_model
 
 
@@ -31,42 +35,68 @@ def native_seconds() -> Iterator[list[float]]:
 
         return call
 
-    run, decode = program.Program.run, recorded_model.decode
-    program.Program.run, recorded_model.decode = timed(run), timed(decode)  # type: ignore[method-assign]
+    places = [(program.Program, "run"), (recorded_model, "decode")]
+    places += [(built_module(), name) for name in ("argmax", "sample")]
+    before = [getattr(*place) for place in places]
+    for (owner, name), function in zip(places, before, strict=True):
+        setattr(owner, name, timed(function))
     try:
         yield seconds
     finally:
-        program.Program.run, recorded_model.decode = run, decode  # type: ignore[method-assign]
+        for (owner, name), function in zip(places, before, strict=True):
+            setattr(owner, name, function)
 
 
-def overhead(llm: LLM, batch: int, tokens: int, sampling: SamplingParams) -> tuple[float, float]:
-    """Milliseconds per step: outside of native code, and inside."""
+@dataclass(frozen=True)
+class Sample:
+    """Of one generation; milliseconds per step."""
+
+    outside: float
+    native: float
+    wall: float
+
+
+def measure(llm: LLM, batch: int, tokens: int, sampling: SamplingParams) -> Sample:
     prompts = [{"prompt_token_ids": [index + 5, 7, 9, 11]} for index in range(batch)]
     with native_seconds() as native:
-        begin = time.thread_time()
+        wall, begin = time.perf_counter(), time.thread_time()
         llm.generate(prompts, sampling, use_tqdm=False)
-        total = time.thread_time() - begin
-    return (total - sum(native)) / tokens * 1e3, sum(native) / tokens * 1e3
+        total, wall = time.thread_time() - begin, time.perf_counter() - wall
+    inside = sum(native)
+    return Sample(*(seconds / tokens * 1e3 for seconds in (total - inside, inside, wall)))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    llm = LLM(enable_prefix_caching=False)
+    llm = LLM(enable_prefix_caching=False, disable_log_stats=True)
+    common = {"max_tokens": options.tokens, "ignore_eos": True}
     kinds = {
-        "greedy": SamplingParams(temperature=0, max_tokens=options.tokens, ignore_eos=True),
-        "sampled": SamplingParams(
-            temperature=1.0, top_p=0.9, top_k=50, seed=1, max_tokens=options.tokens, ignore_eos=True
-        ),
+        "greedy": SamplingParams(temperature=0, **common),
+        "sampled": SamplingParams(temperature=1.0, top_p=0.9, top_k=50, seed=1, **common),
     }
     for batch in options.batch:
-        for kind, sampling in kinds.items():
-            runs = [overhead(llm, batch, options.tokens, sampling) for _ in range(options.runs)]
-            outside, inside = (statistics.median(values) for values in zip(*runs, strict=True))
-            print(f"batch {batch:3d} {kind:8s} outside {outside:.3f} ms/step, native {inside:.3f} ms/step")
+        samples: dict[str, list[Sample]] = {kind: [] for kind in kinds}
+        for _ in range(options.runs + 1):
+            for kind, sampling in kinds.items():
+                samples[kind].append(measure(llm, batch, options.tokens, sampling))
+        _print(batch, {kind: found[1:] for kind, found in samples.items()})  # the first ones warm up
+
+
+def _print(batch: int, samples: dict[str, list[Sample]]) -> None:
+    walls = {}
+    for kind, found in samples.items():
+        outside, inside, walls[kind] = (
+            statistics.median(getattr(sample, name) for sample in found)
+            for name in ("outside", "native", "wall")
+        )
+        print(f"batch {batch:3d} {kind:8s} outside {outside:.3f} ms/step, native {inside:.3f} ms/step")
+    print(f"batch {batch:3d} sampled at {walls['greedy'] / walls['sampled']:.3f} of greedy's speed")
 
 
 if __name__ == "__main__":
