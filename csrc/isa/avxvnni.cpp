@@ -1,4 +1,3 @@
 #define OCTAVO_ISA avxvnni
-#define OCTAVO_SIMD_AVX2
 #define OCTAVO_SIMD_AVXVNNI
 #include "isa/register.inl"

@@ -1,4 +1,3 @@
 #define OCTAVO_ISA neondot
-#define OCTAVO_SIMD_NEON
 #define OCTAVO_SIMD_NEONDOT
 #include "isa/register.inl"

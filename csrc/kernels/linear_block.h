@@ -56,34 +56,27 @@ struct PackedBlocks {
 
 template <int Bits, int M>
 struct BlockDot {
-  DotChain<Bits> chain[M];
+  DotRows<Bits, M> rows;
   i32x16 total[M];
 
-  void clear() {
-    OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) chain[m].clear();
-  }
   // After pair P of the block: folds when the chain is full, or at the end.
   template <int P>
-  void fold() {
+  [[gnu::always_inline]] void fold() {
     constexpr int kPairs = DotChain<Bits>::kSteps / 2 < 4 ? DotChain<Bits>::kSteps / 2 : 4;
     if constexpr ((P + 1) % kPairs == 0) {
       OCTAVO_UNROLL
-      for (int m = 0; m < M; ++m) {
-        total[m] = P < kPairs ? chain[m].total() : add(total[m], chain[m].total());
-        if constexpr (P < 3) chain[m].clear();
-      }
+      for (int m = 0; m < M; ++m) total[m] = P < kPairs ? rows.total(m) : add(total[m], rows.total(m));
+      if constexpr (P < 3) rows.clear();
     }
   }
   template <int P, class Layout>
-  void pair(const PackedBlocks<Layout>& w, int64_t block, const RowBlock32* const (&a)[M]) {
+  [[gnu::always_inline]] void pair(const PackedBlocks<Layout>& w, int64_t block,
+                                   const RowBlock32* const (&a)[M]) {
     const GroupPair g = w.template pair<P>(block);
+    const int8_t* q[M];
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      const int8_t* q = a[m][block].q + 8 * P;
-      chain[m].step(g.even, broadcast_4xs8(q));
-      chain[m].step(g.odd, broadcast_4xs8(q + 4));
-    }
+    for (int m = 0; m < M; ++m) q[m] = a[m][block].q + 8 * P;
+    rows.step(g.even, g.odd, q);
     fold<P>();
   }
 };
@@ -96,7 +89,7 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
   for (int64_t b = 0; b < count; ++b) {
     w.prefetch(b);
     BlockDot<L::kDecodedBits, M> dot;
-    dot.clear();
+    dot.rows.clear();
     dot.template pair<0>(w, b, a);
     dot.template pair<1>(w, b, a);
     dot.template pair<2>(w, b, a);

@@ -74,37 +74,33 @@ using SuperRows = const RowBlock256* [M];
 
 template <int Bits, int M>
 struct SuperDot {
-  DotChain<Bits> chain[M];
+  DotRows<Bits, M> rows;
   i32x16 isum[M];
 
   template <int P, class Source>
-  void pair(const Source& w, int64_t s, int block, const SuperRows<M>& a) {
+  [[gnu::always_inline]] void pair(const Source& w, int64_t s, int block, const SuperRows<M>& a) {
     const GroupPair g = w.template pair<P>(s, block);
+    const int8_t* q[M];
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      const int8_t* q = a[m][s].q + 32 * block + 8 * P;
-      chain[m].step(g.even, broadcast_4xs8(q));
-      chain[m].step(g.odd, broadcast_4xs8(q + 4));
-    }
+    for (int m = 0; m < M; ++m) q[m] = a[m][s].q + 32 * block + 8 * P;
+    rows.step(g.even, g.odd, q);
   }
-  void fold(i32x16 scale) {
+  [[gnu::always_inline]] void fold(i32x16 scale) {
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      isum[m] = add(isum[m], chain[m].scaled(scale));
-      chain[m].clear();
-    }
+    for (int m = 0; m < M; ++m) isum[m] = add(isum[m], rows.scaled(m, scale));
+    rows.clear();
   }
   // Folds in the middle of a sub-block where the chain is too short for all of it.
   template <int Pairs>
-  void fold_if_full(i32x16 scale) {
+  [[gnu::always_inline]] void fold_if_full(i32x16 scale) {
     if constexpr (DotChain<Bits>::kSteps / 2 <= Pairs) fold(scale);
   }
 };
 
 // One 32-block with one sub-scale (Q4_K, Q5_K) ...
 template <int Bits, int M, class Source>
-inline void sub32(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block, const SuperRows<M>& a,
-                  i32x16 scale) {
+[[gnu::always_inline]] inline void sub32(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block,
+                                         const SuperRows<M>& a, i32x16 scale) {
   dot.template pair<0>(w, s, block, a);
   dot.template pair<1>(w, s, block, a);
   dot.template fold_if_full<2>(scale);
@@ -115,8 +111,8 @@ inline void sub32(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block,
 
 // ... or with two (Q2_K, Q3_K, Q6_K).
 template <int Bits, int M, class Source>
-inline void two_sub16(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block, const SuperRows<M>& a,
-                      i32x16 pair) {
+[[gnu::always_inline]] inline void two_sub16(SuperDot<Bits, M>& dot, const Source& w, int64_t s, int block,
+                                             const SuperRows<M>& a, i32x16 pair) {
   const i32x16 low = dot_scale_low(pair), high = dot_scale_high(pair);
   dot.template pair<0>(w, s, block, a);
   dot.template fold_if_full<1>(low);
@@ -136,8 +132,8 @@ inline i32x16 sum_pair(const RowBlock256& a, int i) {
 
 // side: the sums of submin * (sum of the activations), or of subscale * that, which kZero is multiplied with.
 template <int M, class Source>
-inline void super_dot(const Source& w, const SuperRows<M>& a, int64_t s, SuperDot<Source::L::kBits, M>& dot,
-                      i32x16 (&side)[M]) {
+[[gnu::always_inline]] inline void super_dot(const Source& w, const SuperRows<M>& a, int64_t s,
+                                             SuperDot<Source::L::kBits, M>& dot, i32x16 (&side)[M]) {
   using L = typename Source::L;
   constexpr int kPairs = L::kSubs / 2;
   for (int i = 0; i < kPairs; ++i) {
@@ -161,11 +157,9 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
   for (int64_t s = 0; s < count; ++s) {
     SuperDot<L::kBits, M> dot;
     i32x16 side[M];
+    dot.rows.clear();
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      dot.chain[m].clear();
-      dot.isum[m] = side[m] = zero_i32();
-    }
+    for (int m = 0; m < M; ++m) dot.isum[m] = side[m] = zero_i32();
     super_dot<M>(w, a, s, dot, side);
     const f32x16 d = w.d(s), dmin = w.dmin(s);
     OCTAVO_UNROLL

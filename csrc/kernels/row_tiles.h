@@ -7,8 +7,6 @@ namespace OCTAVO_ISA {
 namespace {
 
 #define OCTAVO_INLINE_LAMBDA __attribute__((always_inline))
-// Loops over a tile's rows and panels must vanish, or its accumulators live in memory.
-#define OCTAVO_UNROLL _Pragma("GCC unroll 16")
 
 // Keeps a tile's accumulators in memory while a block's integers are summed, which need the registers more.
 template <int M>

@@ -46,9 +46,11 @@ inline GroupPair add_top_two_bits(GroupPair g, u8x64 plane) {
   return {bit_or(g.even, bit_and(even, bits)), bit_or(g.odd, bit_and(odd, bits))};
 }
 
+// Always inlined, as is what multiplies: a call would put a tile's sums into memory.
+//
 // The stored bits of groups 2P, 2P+1 of 32-block `block` inside one super-block of Layout.
 template <class Layout, int P>
-inline GroupPair stored_pair(const uint8_t* super, int64_t block) {
+[[gnu::always_inline]] inline GroupPair stored_pair(const uint8_t* super, int64_t block) {
   constexpr int64_t kLines = Layout::kBits == 8 ? 8 : Layout::kBits < 4 ? 2 : 4;  // of a 32-block
   const uint8_t* lines = super + block * (kLines * kLine);
   if constexpr (Layout::kBits == 8) {
@@ -71,7 +73,7 @@ inline GroupPair stored_pair(const uint8_t* super, int64_t block) {
 
 // What they stand for.
 template <class Layout, int P>
-inline GroupPair unpack_pair(const uint8_t* super, int64_t block) {
+[[gnu::always_inline]] inline GroupPair unpack_pair(const uint8_t* super, int64_t block) {
   const GroupPair g = stored_pair<Layout, P>(super, block);
   if constexpr (Layout::kBits == Layout::kDecodedBits) {
     return g;

@@ -18,24 +18,28 @@
 
 #include "octavo/float16.h"
 
+// Loops over a tile's rows and panels must vanish, or its accumulators live in memory.
+#define OCTAVO_UNROLL _Pragma("GCC unroll 16")
+
 #if defined(OCTAVO_SIMD_AVX512)
 #include "octavo/simd/avx512.h"
+#elif defined(OCTAVO_SIMD_AVXVNNI)
+#include "octavo/simd/avx2.h"
+#include "octavo/simd/avxvnni_dot.h"
 #elif defined(OCTAVO_SIMD_AVX2)
 #include "octavo/simd/avx2.h"
-#if defined(OCTAVO_SIMD_AVXVNNI)
-#include "octavo/simd/avxvnni_dot.h"
-#else
 #include "octavo/simd/avx2_dot.h"
-#endif
+#elif defined(OCTAVO_SIMD_NEONDOT)
+#include "octavo/simd/neon.h"
+#include "octavo/simd/neondot_dot.h"
 #elif defined(OCTAVO_SIMD_NEON)
 #include "octavo/simd/neon.h"
-#if defined(OCTAVO_SIMD_NEONDOT)
-#include "octavo/simd/neondot_dot.h"
-#else
 #include "octavo/simd/neon_dot.h"
-#endif
 #else
 #include "octavo/simd/scalar.h"
+#endif
+#if !defined(OCTAVO_SIMD_NEONDOT)
+#include "octavo/simd/dot_rows.h"
 #endif
 
 namespace octavo {

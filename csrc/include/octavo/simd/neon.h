@@ -1,5 +1,5 @@
 // AArch64 NEON: sixteen lanes are four q registers (q0 = lanes 0..3). Meanings are stated in scalar.h; the
-// integer dot products are in neon_dot.h, neondot_dot.h and neoni8mm_dot.h. NEON rounds to nearest even and
+// integer dot products are in neon_dot.h and neondot_dot.h. NEON rounds to nearest even and
 // keeps subnormal numbers, as long as nobody sets FPCR otherwise.
 #pragma once
 
