@@ -112,7 +112,7 @@ std::vector<Block> quantise(RowForm form, const std::vector<float>& x, int64_t r
   std::vector<Block> blocks(size_t(rows * per_row));
   ActivationRows a = {
       x.data(), cols, rows, cols, reinterpret_cast<uint8_t*>(blocks.data()), per_row * int64_t(sizeof(Block)),
-      false};
+      0,        false};
   kernels().linear.quantise[form](a, 0, rows);
   return blocks;
 }
