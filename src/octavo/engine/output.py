@@ -38,11 +38,7 @@ class OpenRequest:
     @property
     def finished(self) -> bool:
         """Whether every answer is ended."""
-        # A loop: asked twice a step, of mostly one answer, where a generator costs more than the answer's text.
-        for answer in self.answers:  # noqa: SIM110
-            if answer.finish_reason is None:
-                return False
-        return True
+        return all(answer.ended for answer in self.answers)
 
     @property
     def open_ids(self) -> list[str]:

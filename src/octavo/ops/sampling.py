@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from octavo.ops import reference
@@ -65,7 +64,10 @@ def sample(
     logits = _dense_rows(logits)
     rows, vocab = logits.shape
     uniform = uniform.double()
-    _check_draw(temperature, top_p, min_p, uniform)
+    require(bool(((uniform >= 0) & (uniform < 1)).all()), "uniform must lie in [0, 1)")
+    require(
+        not bool((temperature + top_p + min_p).isnan().any()), "temperature, top_p and min_p must not be NaN"
+    )
     native = native_for(logits)
     if native is None:
         return reference.sample(logits, temperature, top_k, top_p, min_p, uniform)
@@ -84,16 +86,6 @@ def sample(
         out.data_ptr(),
     )
     return out
-
-
-def _check_draw(
-    temperature: torch.Tensor, top_p: torch.Tensor, min_p: torch.Tensor, uniform: torch.Tensor
-) -> None:
-    """In numpy: each torch operation this small would cost as much as the draw of a row."""
-    numbers = uniform.numpy(force=True)
-    require(bool(((numbers >= 0) & (numbers < 1)).all()), "uniform must lie in [0, 1)")
-    sums = temperature.numpy(force=True) + top_p.numpy(force=True) + min_p.numpy(force=True)
-    require(not np.isnan(sums).any(), "temperature, top_p and min_p must not be NaN")
 
 
 def logprobs(

@@ -109,8 +109,6 @@ class SamplingTable:
         self._top_p = np.ones(num_slots, np.float32)
         self._min_p = np.zeros(num_slots, np.float32)
         self._num_logprobs = np.full(num_slots, NO_LOGPROBS, np.int64)
-        # Where it is False, as nearly always, no step need ask the request itself.
-        self._may_edit = np.zeros(num_slots, np.bool_)
         self._requests: dict[int, RequestSampling] = {}
 
     def add(
@@ -128,8 +126,7 @@ class SamplingTable:
         banned = np.unique(np.array(stop_token_ids, np.int64))
         # An id that the head does not have cannot be sampled: nothing to hold back, and no reason to fail the batch.
         banned = banned[banned < self._vocab_size]
-        request = self._requests[slot] = RequestSampling(params, seed, history, len(output), banned)
-        self._may_edit[slot] = request.edits_logits
+        self._requests[slot] = RequestSampling(params, seed, history, len(output), banned)
         self._temperature[slot] = 0.0 if params.greedy else params.temperature
         self._top_k[slot] = max(0, params.top_k)
         self._top_p[slot] = params.top_p
@@ -156,14 +153,15 @@ class SamplingTable:
         """The rows of `slots`, in that order."""
         temperature = self._temperature[slots]
         all_greedy = not temperature.any()
-        edited = self._edited(slots)
+        requests = [self._requests[slot] for slot in slots.tolist()]
+        edited = [(row, request) for row, request in enumerate(requests) if request.edits_logits]
         return SamplingBatch(
             all_greedy,
             torch.from_numpy(temperature),
             torch.from_numpy(self._top_k[slots]),
             torch.from_numpy(self._top_p[slots]),
             torch.from_numpy(self._min_p[slots]),
-            torch.from_numpy(self._uniforms(slots, temperature) if not all_greedy else np.empty(0)),
+            _uniforms([] if all_greedy else requests),
             self._num_logprobs[slots].tolist(),
             _bias(edited),
             _banned(edited),
@@ -172,14 +170,14 @@ class SamplingTable:
 
     def draw(self, slots: NDArray[np.int64], steps: int) -> DrawInputs:
         """What several decode steps of `slots` need, for requests that draw plainly (`SamplingParams.draws_plainly`)."""
+        requests = [self._requests[slot] for slot in slots.tolist()]
         temperature = self._temperature[slots]
-        stops = [self._requests[slot].banned for slot in slots.tolist()]
+        stops = [request.banned for request in requests]
         starts = np.zeros(len(stops) + 1, np.int64)
         np.cumsum([len(ids) for ids in stops], out=starts[1:])
         uniforms = None
         if temperature.any():
-            drawn = [self._uniforms(slots, temperature, ahead) for ahead in range(steps)]
-            uniforms = torch.from_numpy(np.stack(drawn))
+            uniforms = torch.stack([_uniforms(requests, ahead) for ahead in range(steps)])
         return DrawInputs(
             torch.from_numpy(temperature),
             torch.from_numpy(self._top_k[slots]),
@@ -190,28 +188,19 @@ class SamplingTable:
             torch.from_numpy(starts),
         )
 
-    def _edited(self, slots: NDArray[np.int64]) -> list[tuple[int, RequestSampling]]:
-        """Row and request of those whose next logits are changed before sampling."""
-        rows = np.flatnonzero(self._may_edit[slots])
-        requests = [
-            (row, self._requests[slot]) for row, slot in zip(rows.tolist(), slots[rows].tolist(), strict=True)
-        ]
-        return [(row, request) for row, request in requests if request.edits_logits]
-
-    def _uniforms(
-        self, slots: NDArray[np.int64], temperature: NDArray[np.float32], ahead: int = 0
-    ) -> NDArray[np.float64]:
-        """[R] the numbers that the slots draw with, `ahead` tokens from now; 0 for greedy ones, which draw none."""
-        numbers = np.zeros(len(slots))
-        rows = np.flatnonzero(temperature)
-        requests = [self._requests[slot] for slot in slots[rows].tolist()]
-        numbers[rows] = [request.uniforms.at(request.num_output + ahead) for request in requests]
-        return numbers
-
     def _count(self, wanted: int | None) -> int:
         if wanted is None:
             return NO_LOGPROBS
         return self._vocab_size if wanted < 0 else min(wanted, self._vocab_size)
+
+
+def _uniforms(requests: Sequence[RequestSampling], ahead: int = 0) -> torch.Tensor:
+    """[R] the numbers that the requests draw with, `ahead` tokens from now."""
+    numbers = [
+        0.0 if request.params.greedy else request.uniforms.at(request.num_output + ahead)
+        for request in requests
+    ]
+    return torch.from_numpy(np.array(numbers, np.float64))
 
 
 def _bias(edited: Sequence[tuple[int, RequestSampling]]) -> Entries | None:

@@ -113,7 +113,7 @@ class InputBatch:
 
     def advance(self, step: PreparedStep) -> None:
         """Note that the step's tokens now have their keys and values."""
-        self.num_computed[step.slots] = step.start + (step.query_start[1:] - step.query_start[:-1])
+        self.num_computed[step.slots] = step.start + np.diff(step.query_start)
 
     def advance_decode(self, slots: NDArray[np.int64], tokens: NDArray[np.int64]) -> None:
         """Note that decode steps drew tokens [steps, S], each of which but the last one has its keys and values."""
