@@ -102,7 +102,7 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
       acc[m] = fma(to_f32(idot), mul(scale, broadcast(a[m][b].scale)), acc[m]);
       if constexpr (L::kHasMin) acc[m] = fma(min, broadcast(a[m][b].fsum), acc[m]);
     }
-    if constexpr (kFewRegisters) in_memory(acc);
+    make_room(acc);
   }
 }
 

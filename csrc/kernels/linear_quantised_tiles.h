@@ -332,14 +332,9 @@ struct QuantisedTileKernel {
 
   static void run(const LinearArgs& args, int64_t begin, int64_t end) {
     tiles_begin(64, int(rows_together(args.a)));
-    if (args.a.rows <= kTileM) {
-      few<1>(args, begin, end);
-    } else if (args.a.rows <= 2 * kTileM) {
-      few<2>(args, begin, end);
-    } else if (args.a.rows <= 3 * kTileM) {
-      few<3>(args, begin, end);
-    } else if (args.a.rows <= 4 * kTileM) {
-      few<4>(args, begin, end);
+    const int64_t tiles = (args.a.rows + kTileM - 1) / kTileM;
+    if (tiles <= 4) {
+      with_rows<4>(tiles, [&](auto n) OCTAVO_INLINE_LAMBDA { few<decltype(n)::value>(args, begin, end); });
     } else {
       for (int64_t first = begin; first < end; first += kGroup) {
         many(args, first, end - first < kGroup ? end : first + kGroup);

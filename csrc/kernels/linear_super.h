@@ -169,7 +169,7 @@ inline void super_tile(const Source& w, const SuperRows<M>& a, int64_t count, f3
       acc[m] = fma(to_f32(dot.isum[m]), mul(d, scale_a), acc[m]);
       if constexpr (L::kHasMin) acc[m] = fma(neg(to_f32(side[m])), mul(dmin, scale_a), acc[m]);
     }
-    if constexpr (kFewRegisters) in_memory(acc);
+    make_room(acc);
   }
 }
 

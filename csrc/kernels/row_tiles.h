@@ -8,10 +8,10 @@ namespace {
 
 #define OCTAVO_INLINE_LAMBDA __attribute__((always_inline))
 
-// Keeps a tile's accumulators in memory while a block's integers are summed, which need the registers more.
+// Where registers are few: a tile's accumulators wait in memory while a block's integers are summed.
 template <int M>
-[[gnu::always_inline]] inline void in_memory(f32x16 (&acc)[M]) {
-  asm("" : "+m"(acc));
+[[gnu::always_inline]] inline void make_room([[maybe_unused]] f32x16 (&acc)[M]) {
+  if constexpr (kFewRegisters) asm("" : "+m"(acc));
 }
 
 template <int N>
