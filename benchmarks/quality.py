@@ -138,10 +138,10 @@ def _load(model: Path) -> Decoder:
 
 
 def _expanded(model: Path) -> Decoder:
-    def stored(self: Decoder, raw: RawTensor) -> StoredTensor:
+    def stored(raw: RawTensor) -> StoredTensor:
         return StoredTensor(to_float32(raw), "f32")
 
-    with patch.object(Decoder, "_stored", stored):
+    with patch("octavo.models.decoder._stored", stored):
         return _load(model)
 
 
