@@ -29,6 +29,7 @@ PackedMatrix* pack(const std::string& format_name, int64_t rows, int64_t cols, A
                    int64_t nbytes) {
   const Format format = known_format(format_name);
   const FormatInfo& info = format_info(format);
+  if (info.block_bytes == 0) throw std::invalid_argument(format_name + " is packed from groups");
   if (rows < 1 || cols < 1 || cols % info.block != 0) {
     throw std::invalid_argument(
         "a " + format_name + " matrix needs rows >= 1 and cols a positive multiple of " +
@@ -43,6 +44,31 @@ PackedMatrix* pack(const std::string& format_name, int64_t rows, int64_t cols, A
   const nb::gil_scoped_release release;
   auto matrix = std::make_unique<PackedMatrix>(format, rows, cols);
   matrix->fill(reinterpret_cast<const uint8_t*>(source));
+  return matrix.release();
+}
+
+QuantOrder known_order(const std::string& name) {
+  if (name == "bytes") return QuantOrder::kBytes;
+  if (name == "words") return QuantOrder::kWords;
+  if (name == "gptq") return QuantOrder::kGPTQ;
+  if (name == "awq") return QuantOrder::kAWQ;
+  throw std::invalid_argument("order " + name + " is not known");
+}
+
+// The Python op has checked shapes; zeros is 0 for formats without zero points.
+PackedMatrix* pack_groups(const std::string& format_name, const std::string& order, int64_t rows,
+                          int64_t cols, Address quants, Address scales, Address zeros) {
+  const Format format = known_format(format_name);
+  if (format_info(format).block_bytes != 0) throw std::invalid_argument(format_name + " has no groups");
+  const GroupSource source = {known_order(order),
+                              rows,
+                              cols,
+                              reinterpret_cast<const uint8_t*>(quants),
+                              reinterpret_cast<const float*>(scales),
+                              reinterpret_cast<const uint8_t*>(zeros)};
+  const nb::gil_scoped_release release;
+  auto matrix = std::make_unique<PackedMatrix>(format, rows, cols);
+  matrix->fill_groups(source);
   return matrix.release();
 }
 
@@ -124,6 +150,7 @@ void bind_linear(nb::module_& m) {
       .def_prop_ro("cols", &PackedMatrix::cols)
       .def_prop_ro("nbytes", &PackedMatrix::nbytes);
   m.def("pack", &pack);
+  m.def("pack_groups", &pack_groups);
   m.def("quantise", &quantise);
   m.def("linear", &run_linear);
   m.def("read_rows", &read_rows);

@@ -59,6 +59,7 @@ inline void fill_linear(LinearKernels& table) {
   fill_format<kF32>(table, kRowsFloat, FloatKernel<PackedF32>::run);
   fill_format<kBF16>(table, kBF16Rows, kLinearBF16);
   fill_format<kF16>(table, kRowsFloat, FloatKernel<PackedF16>::run);
+  fill_format<kE4M3G128>(table, kRowsFloat, FloatKernel<PackedE4M3>::run);
   fill_format<kQ4_0>(table, kBlockRows, BestBlockKernel<LayoutQ4_0>::run);
   fill_format<kQ4_1>(table, kBlockRows, BestBlockKernel<LayoutQ4_1>::run);
   fill_format<kQ5_0>(table, kBlockRows, BestBlockKernel<LayoutQ5_0>::run);
@@ -71,6 +72,9 @@ inline void fill_linear(LinearKernels& table) {
   fill_format<kQ3_K>(table, kSuperRows, BestSuperKernel<LayoutQ3_K>::run);
   fill_format<kIQ4_NL>(table, kBlockRows, BestBlockKernel<LayoutIQ4_NL>::run);
   fill_format<kMXFP4>(table, kBlockRows, BestBlockKernel<LayoutMXFP4>::run);
+  fill_format<kInt4G32>(table, kBlockRows, BestBlockKernel<LayoutInt4G32>::run);
+  fill_format<kInt4G128>(table, kBlockRows, BestBlockKernel<LayoutInt4G128>::run);
+  fill_format<kInt8G128>(table, kBlockRows, BestBlockKernel<LayoutInt8G128>::run);
 }
 
 }  // namespace

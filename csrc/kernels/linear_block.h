@@ -1,9 +1,11 @@
-// Matrix kernels for the block formats (one scale per 32 k): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4.
+// Matrix kernels for the block formats (one scale per 32 k): Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, and
+// for those whose scales serve a group of blocks: int4 with zero points, int8.
 //
 // Per output one chain, whatever the number of rows, panels or threads: blocks in ascending k,
 //   acc = fma(float(idot), scale_w * scale_a, acc), then acc = fma(min_w, fsum_a, acc) if the format has
 //   minimums.
-// idot is an exact integer, so tiling inside a block cannot change a bit.
+// Zero points are part of idot: zero * (sum of q_a) is an integer below 2^24, which a float subtracts
+// exactly. idot is an exact integer, so tiling inside a block cannot change a bit.
 #pragma once
 
 namespace octavo {
@@ -18,6 +20,21 @@ inline f32x16 half_e8m0(i32x16 exponent) {
   const i32x16 step = broadcast_i32(0x00200000);  // the fraction bits of 2^-128
   const i32x16 normal = shift_left<23>(sub(exponent, broadcast_i32(1)));
   return bitcast_f32(select(less(exponent, broadcast_i32(2)), add(step, mul(step, exponent)), normal));
+}
+
+// Of the group that `block` of a super-block belongs to.
+template <class L>
+inline i32x16 group_words(const uint8_t* super, int block) {
+  return load(reinterpret_cast<const int32_t*>(super + L::scales_of(block)));
+}
+template <class L>
+inline f32x16 group_scale(const uint8_t* super, int block) {
+  const i32x16 words = group_words<L>(super, block);
+  return bitcast_f32(L::kHasZeros ? bit_and(words, broadcast_i32(int32_t(~kZeroPointBits))) : words);
+}
+template <class L>
+inline f32x16 minus_zero_point(const uint8_t* super, int block) {
+  return neg(to_f32(bit_and(group_words<L>(super, block), broadcast_i32(int32_t(kZeroPointBits)))));
 }
 
 // A panel, unpacked in registers as it is read: on the machines measured that beats unpacking it once into
@@ -44,12 +61,18 @@ struct PackedBlocks {
   f32x16 scale(int64_t block) const {
     if constexpr (L::kScale == BlockScale::kHalfE8M0) {
       return half_e8m0(load_u8_i32(super(block) + L::kScalesAt + 16 * (block % L::kBlocks)));
+    } else if constexpr (L::kScale == BlockScale::kF32) {
+      return group_scale<L>(super(block), int(block % L::kBlocks));
     } else {
       return load_f16(halves(block, L::kScalesAt));
     }
   }
   f32x16 min(int64_t block) const {
     if constexpr (L::kHasMin) return load_f16(halves(block, L::kMinsAt));
+    return zero_f32();
+  }
+  f32x16 minus_zero(int64_t block) const {
+    if constexpr (L::kHasZeros) return minus_zero_point<L>(super(block), int(block % L::kBlocks));
     return zero_f32();
   }
 };
@@ -88,18 +111,20 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
   constexpr int kOffset = L::kDecodedBits == 8 ? DotChain<8>::kOffset : L::kZero;
   for (int64_t b = 0; b < count; ++b) {
     w.prefetch(b);
-    BlockDot<L::kDecodedBits, M> dot;
-    dot.rows.clear();
-    dot.template pair<0>(w, b, a);
-    dot.template pair<1>(w, b, a);
-    dot.template pair<2>(w, b, a);
-    dot.template pair<3>(w, b, a);
-    const f32x16 scale = w.scale(b), min = w.min(b);
+    BlockDot<L::kDecodedBits, M> dots;
+    dots.rows.clear();
+    dots.template pair<0>(w, b, a);
+    dots.template pair<1>(w, b, a);
+    dots.template pair<2>(w, b, a);
+    dots.template pair<3>(w, b, a);
+    const f32x16 scale = w.scale(b), min = w.min(b), minus_zero = w.minus_zero(b);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      i32x16 idot = dot.total[m];
+      i32x16 idot = dots.total[m];
       if constexpr (kOffset != 0) idot = sub(idot, broadcast_i32(kOffset * a[m][b].sum));
-      acc[m] = fma(to_f32(idot), mul(scale, broadcast(a[m][b].scale)), acc[m]);
+      f32x16 dot = to_f32(idot);
+      if constexpr (L::kHasZeros) dot = fma(minus_zero, broadcast(float(a[m][b].sum)), dot);
+      acc[m] = fma(dot, mul(scale, broadcast(a[m][b].scale)), acc[m]);
       if constexpr (L::kHasMin) acc[m] = fma(min, broadcast(a[m][b].fsum), acc[m]);
     }
     make_room(acc);

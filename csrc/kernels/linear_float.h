@@ -1,6 +1,6 @@
-// Matrix kernels for float32, bfloat16 and float16 weights: float32 FMA always (on current CPUs a bf16 dot
-// product is slower than widening, and rounds its own way). One chain per output: acc = fma(w, x, acc), k
-// ascending.
+// Matrix kernels for float32, bfloat16 and float16 weights, and for e4m3 with scales, w = code * scale:
+// float32 FMA always (on current CPUs a bf16 dot product is slower than widening, and rounds its own way).
+// One chain per output: acc = fma(w, x, acc), k ascending.
 //
 // Few rows read the weights as they lie, in one pass. For many rows the weights of a few panels and a chunk
 // of k are widened once; they stay in the second-level cache while the rows pass in tiles, and a tile's share
@@ -30,6 +30,19 @@ struct PackedBF16 {
   static f32x16 even(i32x16 line) { return bitcast_f32(shift_left<16>(line)); }
   static f32x16 odd(i32x16 line) { return bitcast_f32(bit_and(line, broadcast_i32(int32_t(0xffff0000u)))); }
 };
+
+struct PackedE4M3 {
+  static constexpr bool kPairs = false;
+  static constexpr int64_t kStepBytes = 16;
+  static f32x16 at(const uint8_t* panel, int64_t k, const uint8_t* scales) {
+    return mul(load_e4m3(panel + k * kStepBytes), load(reinterpret_cast<const float*>(scales)));
+  }
+};
+
+template <class Source>
+constexpr bool kScaled = false;
+template <>
+constexpr bool kScaled<PackedE4M3> = true;
 
 // acc[p][m] += weight k of panel p x row m.
 template <int M>
@@ -76,6 +89,24 @@ inline void float_columns(const uint8_t* w, int64_t panel_bytes, const float* co
   }
 }
 
+// The same of e4m3; count is all of a panel's k, a multiple of 32.
+template <int M, int P>
+inline void scaled_columns(const uint8_t* w, int64_t panel_bytes, const float* const (&x)[M], int64_t count,
+                           f32x16 (&acc)[P][M]) {
+  constexpr int64_t kPart = 4;  // a line
+  for (int64_t k = 0; k < count; k += kPart) {
+    const int64_t scales = LayoutE4M3::scales_of(count, k / LayoutE4M3::kGroup);
+    OCTAVO_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const uint8_t* panel = w + p * panel_bytes;
+      prefetch_ahead(panel + k * PackedE4M3::kStepBytes, kFloatAhead, kLine);
+      OCTAVO_UNROLL
+      for (int i = 0; i < kPart; ++i)
+        multiply_add<M>(PackedE4M3::at(panel, k + i, panel + scales), x, k + i, acc[p]);
+    }
+  }
+}
+
 template <class Source>
 struct FewRows {
   static constexpr int kRegisterRows = Source::kPairs ? kPairTileRows : kFloatTileRows;
@@ -90,8 +121,12 @@ struct FewRows {
     for (int m = 0; m < M; ++m) x[m] = args.a.x + (row + m) * args.a.x_stride;
     OCTAVO_UNROLL
     for (int p = 0; p < P; ++p) load_outputs<M>(args, panel + p, row, true, acc[p]);
-    float_columns<Source, M, P>(args.w.base + panel * args.w.panel_bytes, args.w.panel_bytes, x, args.a.cols,
-                                acc);
+    const uint8_t* w = args.w.base + panel * args.w.panel_bytes;
+    if constexpr (kScaled<Source>) {
+      scaled_columns<M, P>(w, args.w.panel_bytes, x, args.a.cols, acc);
+    } else {
+      float_columns<Source, M, P>(w, args.w.panel_bytes, x, args.a.cols, acc);
+    }
     OCTAVO_UNROLL
     for (int p = 0; p < P; ++p) store_outputs<M>(args, panel + p, row, acc[p]);
   }
@@ -150,6 +185,16 @@ inline void widen_panel(const uint8_t* w, int64_t count, float* to, int64_t step
     }
   } else {
     for (int64_t k = 0; k < count; ++k, to += step) store(to, Source::at(w + k * Source::kStepBytes));
+  }
+}
+
+// The same of k in [first, first + count) of an e4m3 panel.
+inline void widen_scaled(const LinearArgs& args, int64_t panel, int64_t first, int64_t count, float* to,
+                         int64_t step) {
+  const uint8_t* w = args.w.base + panel * args.w.panel_bytes;
+  for (int64_t k = first; k < first + count; ++k, to += step) {
+    const int64_t scales = LayoutE4M3::scales_of(args.a.cols, k / LayoutE4M3::kGroup);
+    store(to, PackedE4M3::at(w, k, w + scales));
   }
 }
 
@@ -278,8 +323,13 @@ struct ManyRows {
       for_panels(begin, end, [&](auto n, int64_t panel) OCTAVO_INLINE_LAMBDA {
         constexpr int N = decltype(n)::value;
         float* to = wide + (panel - begin) * kFloatChunk * kPanelRows;
-        for (int p = 0; p < N; ++p)
-          widen_panel<Source>(weights(args, panel + p, first), count, to + p * kPanelRows, N * kPanelRows);
+        for (int p = 0; p < N; ++p) {
+          if constexpr (kScaled<Source>) {
+            widen_scaled(args, panel + p, first, count, to + p * kPanelRows, N * kPanelRows);
+          } else {
+            widen_panel<Source>(weights(args, panel + p, first), count, to + p * kPanelRows, N * kPanelRows);
+          }
+        }
       });
       all_rows(args, {begin, end, first, count}, wide);
     }

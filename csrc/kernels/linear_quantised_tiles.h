@@ -116,7 +116,8 @@ struct TileCodes {
 template <class Layout>
 inline void put_line(const TileCodes<Layout>& codes, i32x16 q, const Affine& w, uint8_t* out) {
   const f16x32 value = codes(q);
-  store_u8(out, bitcast_u8(shorten(Layout::kHasMin ? fma(value, w.scale, w.min) : mul(value, w.scale))));
+  constexpr bool kAffine = Layout::kHasMin || Layout::kHasZeros;
+  store_u8(out, bitcast_u8(shorten(kAffine ? fma(value, w.scale, w.min) : mul(value, w.scale))));
 }
 
 // Two k-groups of four: four lines, of two k each.
@@ -192,6 +193,10 @@ struct TileWeights {
     if constexpr (Layout::kScale == BlockScale::kHalfE8M0) {
       const f32x16 power = half_e8m0(load_u8_i32(s + Layout::kScalesAt + 16 * block));
       w.scale = w.min = to_f16_twice(mul(power, large));
+    } else if constexpr (Layout::kScale == BlockScale::kF32) {
+      const f32x16 scale = mul(group_scale<Layout>(s, block), large);
+      w.scale = w.min = to_f16_twice(scale);
+      if constexpr (Layout::kHasZeros) w.min = to_f16_twice(mul(minus_zero_point<Layout>(s, block), scale));
     } else {
       w.scale = w.min = enlarged(s + Layout::kScalesAt, block);
     }

@@ -8,6 +8,7 @@
 
 #include "octavo/thread_pool.h"
 #include "pack/float_blocks.h"
+#include "pack/group_blocks.h"
 #include "pack/slabs.h"
 #include "pack/tiles.h"
 
@@ -103,6 +104,7 @@ struct Packer {
   void (*pack_panel)(uint8_t* panel, const uint8_t* source, int rows, int64_t cols, int block_bytes);
   void (*read_row)(const uint8_t* panel, int row, int64_t cols, float* out);
   float (*largest)(const uint8_t* panel, int64_t cols);
+  void (*pack_groups)(uint8_t* panel, const GroupSource& source, int64_t first, int rows) = nullptr;
 };
 
 template <class T, bool Pairs>
@@ -122,6 +124,16 @@ constexpr Packer quantised_packer(const char* name, int block_bytes) {
           P::largest};
 }
 
+template <class Layout>
+constexpr Packer group_packer(const char* name) {
+  using P = QuantisedPacker<Layout, Block32>;
+  return {{name, Layout::kBlock, 0, Layout::kSuper, Layout::kSuperBytes},
+          nullptr,
+          P::read_row,
+          P::largest,
+          GroupPacker<Layout>::pack_panel};
+}
+
 constexpr Packer kPackers[kFormatCount] = {
     float_packer<float, false>("f32"),
     float_packer<uint16_t, true>("bf16"),
@@ -138,6 +150,14 @@ constexpr Packer kPackers[kFormatCount] = {
     quantised_packer<LayoutQ3_K, Block256>("q3_k", 110),
     quantised_packer<LayoutIQ4_NL, Block32>("iq4_nl", 18),
     quantised_packer<LayoutMXFP4, Block32>("mxfp4", 17),
+    group_packer<LayoutInt4G32>("int4_g32"),
+    group_packer<LayoutInt4G128>("int4_g128"),
+    group_packer<LayoutInt8G128>("int8_g128"),
+    {{"e4m3_g128", 32, 0, LayoutE4M3::kGroup, LayoutE4M3::kSuperBytes},
+     nullptr,
+     E4M3Packer::read_row,
+     E4M3Packer::largest,
+     E4M3Packer::pack_panel},
 };
 
 // False if some block cannot be rounded.
@@ -226,6 +246,12 @@ void PackedMatrix::fill(const uint8_t* source) {
   fill_panels([&](uint8_t* panel, int64_t first, int rows) {
     packer.pack_panel(panel, source + first * row_bytes, rows, view_.cols, packer.info.block_bytes);
   });
+}
+
+void PackedMatrix::fill_groups(const GroupSource& source) {
+  const Packer& packer = kPackers[format_];
+  fill_panels(
+      [&](uint8_t* panel, int64_t first, int rows) { packer.pack_groups(panel, source, first, rows); });
 }
 
 bool quantises(Format format, Format source) { return quantiser(format, source) != nullptr; }

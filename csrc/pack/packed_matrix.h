@@ -12,7 +12,7 @@ namespace octavo {
 struct FormatInfo {
   const char* name;
   int block;        // cols must be a multiple
-  int block_bytes;  // of the source, row-major GGUF
+  int block_bytes;  // of the source, row-major GGUF; 0: packed from a GroupSource
   int super;        // k per packed super-block
   int super_bytes;  // packed, 16 rows
 };
@@ -22,6 +22,20 @@ const FormatInfo& format_info(Format format);
 Format format_by_name(const char* name);
 // Whether floats of `source` can be rounded to it here.
 bool quantises(Format format, Format source);
+
+// How the quants of a group format lie in a checkpoint: bytes [rows][cols], signed integers or e4m3; words of
+// consecutive k [rows][cols / n]; the same as AutoGPTQ has them, [cols / n][rows]; or words of eight rows
+// [cols][rows / 8].
+enum class QuantOrder { kBytes, kWords, kGPTQ, kAWQ };
+
+// A matrix in a group format. scales and zeros are [rows][groups]; zeros is null where the format has none.
+struct GroupSource {
+  QuantOrder order;
+  int64_t rows, cols;
+  const uint8_t* quants;
+  const float* scales;
+  const uint8_t* zeros;
+};
 
 class PackedMatrix {
  public:
@@ -38,6 +52,9 @@ class PackedMatrix {
   // Row-major source of rows() x cols() in the format's GGUF blocks (or plain floats), on all threads of the
   // pool.
   void fill(const uint8_t* source);
+
+  // The same of a format whose block_bytes are 0.
+  void fill_groups(const GroupSource& source);
 
   // The same from plain floats, rounded; quantises(format(), source_format) must hold. False if a value is
   // not finite, or too large for a scale.

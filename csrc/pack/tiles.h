@@ -64,8 +64,21 @@ inline float half_e8m0(uint32_t exponent) {
 template <class Layout>
 float block_scale(const uint8_t* super, int row, int block) {
   const uint8_t* scales = super + Layout::kScalesAt;
-  if constexpr (Layout::kScale == BlockScale::kHalfE8M0) return half_e8m0(scales[16 * block + row]);
+  if constexpr (Layout::kScale == BlockScale::kHalfE8M0) {
+    return half_e8m0(scales[16 * block + row]);
+  } else if constexpr (Layout::kScale == BlockScale::kF32) {
+    const uint32_t word = read_u32(super + Layout::scales_of(block) + 4 * row);
+    return bits_float(Layout::kHasZeros ? word & ~kZeroPointBits : word);
+  }
   return f16_to_float(halves(scales)[16 * block + row]);
+}
+
+// What stored weights of a row's block are counted from.
+template <class Layout>
+int block_zero(const uint8_t* super, int row, int block) {
+  if constexpr (Layout::kHasZeros)
+    return int(read_u32(super + Layout::scales_of(block) + 4 * row) & kZeroPointBits);
+  return Layout::kZero;
 }
 
 // Block `block` of a super-block of the block formats.
@@ -83,13 +96,14 @@ void put_block(uint8_t* super, int row, int block, const Block32& b) {
 template <class Layout>
 void get_block(const uint8_t* super, int row, int block, float* out) {
   const float scale = block_scale<Layout>(super, row, block);
+  const int zero = block_zero<Layout>(super, row, block);
   float min = 0.0f;
   if constexpr (Layout::kHasMin) min = f16_to_float(halves(super + Layout::kMinsAt)[16 * block + row]);
   for (int g = 0; g < 8; ++g) {
     uint8_t q[4];
     get_group<Layout>(super, row, 8 * block + g, q);
     for (int c = 0; c < 4; ++c) {
-      const float product = scale * float(int(q[c]) - Layout::kZero);
+      const float product = scale * float(int(q[c]) - zero);
       out[4 * g + c] = Layout::kHasMin ? product + min : product;
     }
   }
@@ -152,13 +166,18 @@ int sub_min(const uint8_t* super, int row, int sub) {
   return Layout::kScales == SubScales::kNibbles ? raw >> 4 : raw;
 }
 
+// The distance from `zero` to the decoded weight that lies farthest from it.
+template <class Layout>
+constexpr float farthest_from(int zero) {
+  return float(std::max((1 << Layout::kDecodedBits) - 1 - zero, zero));
+}
+
 // A bound of the magnitudes of a row's weights in a super-block.
 template <class Layout>
 float largest_of_row(const uint8_t* super, int row) {
-  constexpr int kBeyond = (1 << Layout::kDecodedBits) - 1 - Layout::kZero;
-  constexpr float kLargest = float(kBeyond > Layout::kZero ? kBeyond : Layout::kZero);
   float bound = 0.0f;
   if constexpr (requires { Layout::kSub; }) {
+    constexpr float kLargest = farthest_from<Layout>(Layout::kZero);
     const uint16_t* d = halves(super + Layout::kDAt);
     for (int i = 0; i < Layout::kSubs; ++i) {
       const float scale = f16_to_float(d[row]) * float(sub_scale<Layout>(super, row, i));
@@ -170,7 +189,8 @@ float largest_of_row(const uint8_t* super, int row) {
     for (int i = 0; i < Layout::kBlocks; ++i) {
       float min = 0.0f;
       if constexpr (Layout::kHasMin) min = f16_to_float(halves(super + Layout::kMinsAt)[16 * i + row]);
-      bound = std::max(bound, std::fabs(block_scale<Layout>(super, row, i)) * kLargest + std::fabs(min));
+      const float largest = farthest_from<Layout>(block_zero<Layout>(super, row, i));
+      bound = std::max(bound, std::fabs(block_scale<Layout>(super, row, i)) * largest + std::fabs(min));
     }
   }
   return bound;

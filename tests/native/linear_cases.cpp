@@ -44,6 +44,21 @@ std::vector<uint8_t> random_blocks(Random& random, const FormatInfo& info, int64
   return data;
 }
 
+// In a format that is packed from a GroupSource.
+void fill_random_groups(Random& random, PackedMatrix& weight, int byte) {
+  const FormatInfo& info = format_info(weight.format());
+  const int64_t count = weight.rows() * weight.cols();
+  std::vector<uint8_t> quants = random.bytes(count);
+  if (byte >= 0) memset(quants.data(), byte, quants.size());
+  for (uint8_t& q : quants) q = q % 128 == 127 && weight.format() == kE4M3G128 ? 0x83 : q;  // no NaN
+  std::vector<float> scales(size_t(count / 32));
+  for (float& scale : scales) scale = random.value() * 0.02f;
+  std::vector<uint8_t> zeros(scales.size());
+  for (uint8_t& zero : zeros) zero = uint8_t(random.below(17));
+  const QuantOrder order = info.super_bytes < 2048 ? QuantOrder::kWords : QuantOrder::kBytes;
+  weight.fill_groups({order, weight.rows(), weight.cols(), quants.data(), scales.data(), zeros.data()});
+}
+
 std::vector<uint8_t> random_floats(Random& random, Format format, int64_t n) {
   std::vector<uint8_t> data;
   for (int64_t i = 0; i < n; ++i) {
@@ -61,6 +76,10 @@ std::shared_ptr<PackedMatrix> random_weight(Format format, int64_t rows, int64_t
   Random random(uint64_t(format) + 100);
   const FormatInfo& info = format_info(format);
   const auto weight = std::make_shared<PackedMatrix>(format, rows, cols);
+  if (info.block_bytes == 0) {
+    fill_random_groups(random, *weight, byte);
+    return weight;
+  }
   const bool plain = info.block == 1;
   weight->fill((plain ? random_floats(random, format, rows * cols)
                       : random_blocks(random, info, rows * cols / info.block, byte))

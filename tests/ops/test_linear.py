@@ -15,6 +15,8 @@ from octavo.ops.reference.linear import BLOCK32_FORMATS, rounded_rows
 
 ROWS = (1, 2, 3, 7, 8, 9, 16, 23, 33, 64)
 MIN_FORMATS = ("q4_1", "q5_1")
+PORTABLE = ("f32", "f16", "e4m3_g128")
+"""Formats without tile kernels."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ def odd_cols(fmt: str) -> int:
 
 def bits_of(fmt: str, isa: str) -> str:
     """The instruction set whose bits these are: matrix tiles have their own (csrc/kernels/linear_*_tiles.h)."""
-    return isa if isa.startswith("amx") and fmt not in ("f32", "f16") else "scalar"
+    return isa if isa.startswith("amx") and fmt not in PORTABLE else "scalar"
 
 
 def use_portable_bits() -> None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import gguf
 import numpy as np
 import torch
+from tests.ops.group_weights import packed, random_groups
 
 from octavo import ops
-from octavo.ops.packing import FLOAT_DTYPES, QUANTISED_BLOCKS
+from octavo.ops.packing import FLOAT_DTYPES, GROUP_FORMATS, QUANTISED_BLOCKS
 
 torch.set_num_threads(1)
 
-QUANTISED = tuple(QUANTISED_BLOCKS)
+QUANTISED = (*QUANTISED_BLOCKS, *GROUP_FORMATS)
 # Byte offsets of the float16 fields in a block.
 F16_FIELDS = {
     "q4_0": [0],
@@ -35,13 +36,14 @@ F16_FIELDS = {
 class Weight:
     """A packed matrix and its exact values."""
 
-    raw: torch.Tensor
     packed: ops.PackedWeight
     values: torch.Tensor
 
 
 def smallest_cols(fmt: str) -> int:
-    """The block of a format (1 for floats)."""
+    """What a row of a format is a multiple of (1 for floats)."""
+    if fmt in GROUP_FORMATS:
+        return 32
     return QUANTISED_BLOCKS[fmt][0] if fmt in QUANTISED_BLOCKS else 1
 
 
@@ -65,12 +67,17 @@ def random_weight(fmt: str, rows: int, cols: int, seed: int = 0, byte: int | Non
     if fmt in FLOAT_DTYPES:
         generator = torch.Generator().manual_seed(seed)
         raw = torch.randn(rows, cols, generator=generator).to(FLOAT_DTYPES[fmt])
-        return Weight(raw, ops.pack_weight(raw, fmt, rows, cols), raw.float())
+        return Weight(ops.pack_weight(raw, fmt, rows, cols), raw.float())
+    if fmt in GROUP_FORMATS:
+        groups = random_groups(rows, cols, GROUP_FORMATS[fmt], seed=seed, byte=byte)
+        return Weight(
+            packed(groups, fmt, "bytes" if GROUP_FORMATS[fmt].bits == 8 else "words"), groups.values
+        )
     blocks = random_blocks(fmt, rows, cols, seed, byte)
     kind = gguf.GGMLQuantizationType[fmt.upper()]
     values = torch.from_numpy(gguf.quants.dequantize(blocks, kind).reshape(rows, cols).copy())
     raw = torch.from_numpy(blocks)
-    return Weight(raw, ops.pack_weight(raw, fmt, rows, cols), values)
+    return Weight(ops.pack_weight(raw, fmt, rows, cols), values)
 
 
 def random_rows(rows: int, cols: int, seed: int = 1) -> torch.Tensor:

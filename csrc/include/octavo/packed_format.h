@@ -13,11 +13,14 @@
 //   T2: line i = k-groups 4i to 4i + 3, two bits each, the first lowest
 //   T3: T2, then per 32 k one line whose bit j is bit 2 of k-group j
 //   H2: bf16 pairs [k/2][16][2]; f16 [k][16]; F1: f32 [k][16]
+//   F8: e4m3 [k][16] of a whole panel, k padded to 128, then its scales, f32 [k/128][16]
 //
 // Scales of the block formats (32 k): f16 [2][16] a super-block of 64, then f16 [2][16] minimums if any; or
 // powers of two as bytes [4][16] a super-block of 128.
-// Scales of the K formats (256 k): sub-scales as byte pairs [subs/2][16][2] and minimums alike, or packed
-// (see SubScales), then f16 d [16], dmin [16].
+// Scales of the group formats (int4 with zero points, int8): a line a group, f32 [16], whose low bytes are
+// the zero points if there are any: what is stored as f16 or bf16 leaves them free. Scales of the K formats
+// (256 k): sub-scales as byte pairs [subs/2][16][2] and minimums alike, or packed (see SubScales), then f16 d
+// [16], dmin [16].
 #pragma once
 
 #include <cstdint>
@@ -40,6 +43,10 @@ enum Format : int32_t {
   kQ3_K,
   kIQ4_NL,
   kMXFP4,
+  kInt4G32,
+  kInt4G128,
+  kInt8G128,
+  kE4M3G128,
   kFormatCount
 };
 
@@ -79,8 +86,9 @@ constexpr int decoded_bits() {
   }
 }
 
-// A scale of a block: f16, or the exponent of a power of two (e8m0), halved as E2M1's values are doubled.
-enum class BlockScale { kF16, kHalfE8M0 };
+// A scale of a block: f16; the exponent of a power of two (e8m0), halved as E2M1's values are doubled; or
+// f32, of a group of blocks.
+enum class BlockScale { kF16, kHalfE8M0, kF32 };
 
 // A weight is scale * (decoded - kZero) (+ minimum), decoded below 2^kDecodedBits.
 template <int Bits_, int Zero_, bool HasMin_, class Codes_ = PlainCodes, BlockScale Scale_ = BlockScale::kF16>
@@ -90,6 +98,7 @@ struct BlockLayout {  // Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4
   static constexpr int kDecodedBits = decoded_bits<Bits_, Codes>();
   static constexpr int kZero = Zero_;
   static constexpr bool kHasMin = HasMin_;
+  static constexpr bool kHasZeros = false;
   static constexpr BlockScale kScale = Scale_;
   static constexpr int kBlock = 32;
   static constexpr int kSuper = kScale == BlockScale::kF16 ? 64 : 128;  // so that scales fill a line
@@ -99,6 +108,45 @@ struct BlockLayout {  // Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4
   static constexpr int kScalesAt = kPlaneAt + kSuper * 2 * kPlaneBits;
   static constexpr int kMinsAt = kScalesAt + kLine;
   static constexpr int kSuperBytes = kHasMin ? kMinsAt + kLine : kMinsAt;
+};
+
+// A weight is scale * (decoded - kZero - zero point), one scale and zero point for kGroup k of a row.
+template <int Bits_, int Group_, bool HasZeros_>
+struct GroupLayout {  // AWQ, GPTQ, compressed-tensors
+  using Codes = PlainCodes;
+  static constexpr int kBits = Bits_;
+  static constexpr int kDecodedBits = Bits_;
+  static constexpr int kZero = HasZeros_ ? 0 : 1 << (Bits_ - 1);
+  static constexpr bool kHasMin = false;
+  static constexpr bool kHasZeros = HasZeros_;
+  static constexpr BlockScale kScale = BlockScale::kF32;
+  static constexpr int kBlock = 32;
+  static constexpr int kGroup = Group_;
+  static constexpr int kSuper = kGroup < 64 ? 64 : kGroup;  // rows are padded to 64
+  static constexpr int kBlocks = kSuper / kBlock;
+  static constexpr int kLowBits = kBits, kPlaneBits = 0;
+  static constexpr int kPlaneAt = kSuper * 2 * kLowBits;
+  static constexpr int kScalesAt = kPlaneAt;
+  static constexpr int kSuperBytes = kScalesAt + kSuper / kGroup * kLine;
+  static_assert(kBits == 4 || kBits == 8);
+
+  // Where the scales of a block lie in its super-block.
+  static constexpr int scales_of(int block) { return kScalesAt + block * kBlock / kGroup * kLine; }
+};
+
+constexpr uint32_t kZeroPointBits = 0xff;
+
+// e4m3 with f32 scales.
+struct LayoutE4M3 {
+  static constexpr int kGroup = 128;
+  static constexpr int kGroupBytes = kGroup * kPanelRows;
+  static constexpr int kSuperBytes = kGroupBytes + kLine;  // with its scales
+
+  static constexpr int64_t groups(int64_t cols) { return (cols + kGroup - 1) / kGroup; }
+  // Of 16 rows, from the panel on.
+  static constexpr int64_t scales_of(int64_t cols, int64_t group) {
+    return groups(cols) * kGroupBytes + group * kLine;
+  }
 };
 
 // How a K format keeps its sub-scales: bytes, with minimums in bytes of their own; nibbles, the minimum in
@@ -115,6 +163,7 @@ struct SuperLayout {  // Q2_K to Q6_K
   static constexpr int kDecodedBits = Bits_;
   static constexpr int kZero = Zero_;
   static constexpr bool kHasMin = HasMin_;
+  static constexpr bool kHasZeros = false;
   static constexpr SubScales kScales = Scales_;
   static constexpr int kSub = Sub_;
   static constexpr int kSuper = 256;
@@ -139,6 +188,9 @@ using LayoutQ6_K = SuperLayout<6, 32, false, 16>;
 using LayoutQ2_K = SuperLayout<2, 0, true, 16, SubScales::kNibbles>;
 using LayoutQ3_K = SuperLayout<3, 4, false, 16, SubScales::kSixBits>;
 using LayoutIQ4_NL = BlockLayout<4, 128, false, CodesIQ4_NL>;
+using LayoutInt4G32 = GroupLayout<4, 32, true>;
+using LayoutInt4G128 = GroupLayout<4, 128, true>;
+using LayoutInt8G128 = GroupLayout<8, 128, false>;
 using LayoutMXFP4 = BlockLayout<4, 12, false, CodesE2M1, BlockScale::kHalfE8M0>;
 
 }  // namespace

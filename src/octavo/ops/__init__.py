@@ -9,6 +9,7 @@ from octavo.ops.attention import kv_cache_shapes, paged_attention, write_kv
 from octavo.ops.dispatch import reference_mode
 from octavo.ops.embedding import embedding
 from octavo.ops.experts import ExpertWeights, experts, route
+from octavo.ops.groups import pack_groups
 from octavo.ops.linear import linear
 from octavo.ops.machine import available_isas, isa, native_available, num_threads, set_isa, set_num_threads
 from octavo.ops.norm import layer_norm, rms_norm
@@ -35,6 +36,7 @@ __all__ = [
     "logprobs",
     "native_available",
     "num_threads",
+    "pack_groups",
     "pack_weight",
     "paged_attention",
     "quantise_weight",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,7 +26,31 @@ QUANTISED_BLOCKS = {
     "mxfp4": (32, 17),
 }
 FLOAT_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-FORMATS = (*FLOAT_DTYPES, *QUANTISED_BLOCKS)
+
+
+class GroupFormat(NamedTuple):
+    """Weights with a float32 scale a group; see `pack_groups`.
+
+    Attributes:
+        bits: Of a weight.
+        group: Weights of a row that share a scale.
+        has_zeros: Whether they share a zero point as well.
+        dtype: Of a tensor that holds one weight an element.
+    """
+
+    bits: int
+    group: int
+    has_zeros: bool
+    dtype: torch.dtype
+
+
+GROUP_FORMATS = {
+    "int4_g32": GroupFormat(4, 32, True, torch.uint8),
+    "int4_g128": GroupFormat(4, 128, True, torch.uint8),
+    "int8_g128": GroupFormat(8, 128, False, torch.int8),
+    "e4m3_g128": GroupFormat(8, 128, False, torch.float8_e4m3fn),
+}
+FORMATS = (*FLOAT_DTYPES, *QUANTISED_BLOCKS, *GROUP_FORMATS)
 # Formats that floats can be rounded to.
 QUANTISERS = ("q8_0", "iq4_nl")
 
@@ -47,7 +71,7 @@ class PackedWeight:
         self.nbytes: int = native.nbytes
 
     def dequantize(self) -> torch.Tensor:
-        """The weights as float32 [rows, cols], exactly the values that `gguf.quants.dequantize` gives."""
+        """The weights as float32 [rows, cols], exactly the values that `gguf.quants.dequantize` gives for GGUF's."""
         out = torch.empty(self.rows, self.cols)
         dispatch.built_module().dequantise(self.native, out.data_ptr())
         return out
@@ -86,7 +110,7 @@ def pack_weight(raw: torch.Tensor, fmt: str, rows: int, cols: int) -> PackedWeig
 
     Args:
         raw: For a quantised format the row-major GGUF blocks as uint8, any shape; else the float tensor [rows, cols].
-        fmt: One of `FORMATS`.
+        fmt: One of `FLOAT_DTYPES` or `QUANTISED_BLOCKS`.
         rows: Outputs (N).
         cols: Inputs (K), a multiple of the format's block.
 
@@ -94,9 +118,10 @@ def pack_weight(raw: torch.Tensor, fmt: str, rows: int, cols: int) -> PackedWeig
         NotSupportedError: the format is unknown, or the extension is not built.
         ValueError: `raw` has another dtype or size than the format says.
     """
-    if fmt not in FORMATS:
+    known = (*FLOAT_DTYPES, *QUANTISED_BLOCKS)
+    if fmt not in known:
         raise NotSupportedError(
-            f"weight format {fmt!r} has no kernel; known are {', '.join(FORMATS)}", param="fmt"
+            f"weight format {fmt!r} has no kernel; known are {', '.join(known)}", param="fmt"
         )
     dtype = FLOAT_DTYPES.get(fmt, torch.uint8)
     require(raw.dtype is dtype, f"raw must be {dtype} for format {fmt}, got {raw.dtype}")

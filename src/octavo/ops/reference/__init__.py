@@ -4,6 +4,7 @@ from octavo.ops.reference.activation import act_mul, activation, softcap
 from octavo.ops.reference.attention import paged_attention, write_kv
 from octavo.ops.reference.embedding import embedding
 from octavo.ops.reference.experts import experts, route
+from octavo.ops.reference.groups import group_quants, group_values
 from octavo.ops.reference.linear import linear
 from octavo.ops.reference.norm import layer_norm, rms_norm
 from octavo.ops.reference.quantise import quantise_weight
@@ -18,6 +19,8 @@ __all__ = [
     "argmax",
     "embedding",
     "experts",
+    "group_quants",
+    "group_values",
     "layer_norm",
     "linear",
     "log_min_p",

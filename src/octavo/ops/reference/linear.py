@@ -13,7 +13,9 @@ from octavo.ops.dispatch import native_isa
 if TYPE_CHECKING:
     from octavo.ops.packing import PackedWeight
 
-BLOCK32_FORMATS = frozenset({"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4"})
+BLOCK32_FORMATS = frozenset(
+    {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4", "int4_g32", "int4_g128", "int8_g128"}
+)
 # From here on rounding to float16 would give infinity; the kernels keep the float32 then.
 F16_LIMIT = 65520.0
 BLOCK256_FORMATS = frozenset({"q2_k", "q3_k", "q4_k", "q5_k", "q6_k"})
