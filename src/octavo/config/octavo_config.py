@@ -82,7 +82,7 @@ class LoadConfig:
     load_format: str = "auto"
     """`auto`, `safetensors`, `gguf` or `dummy`."""
     quantization: str | None = None
-    """`int8` or `int4`: what float weights are rounded to while they load."""
+    """`int8` or `int4`: what float weights are rounded to while they load; else how the checkpoint is quantised."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from octavo.engine.model_facts import (
 )
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
+from octavo.models.quantization_config import METHODS
 from octavo.types.kv import KV_DTYPES
 
 BLOCK_SIZES = (16, 32, 64, 128)
@@ -68,9 +69,10 @@ class EngineArgs:
     """Where sampling defaults come from: `auto` (generation_config.json beside the model), `vllm` (none), or a folder."""
     load_format: str = flag("auto", choices=("auto", "safetensors", "gguf", "dummy"))
     """How weights come in; `dummy`: random ones, for measurements."""
-    quantization: str | None = flag(None, aliases=("-q",), choices=("int8", "int4"))
-    """Round float weights to 8 or 4 bits while they load (8.5 and 4.5 bits a weight with scales; embedding and head
-    always 8). Default: weights stay as they are stored, quantised ones too."""
+    quantization: str | None = flag(None, aliases=("-q",), choices=("int8", "int4", *METHODS))
+    """int8, int4: round float weights to 8 or 4 bits while they load (8.5 and 4.5 bits a weight with scales; embedding
+    and head always 8). awq, gptq, compressed-tensors, fp8: how the checkpoint is quantised, which its configuration says
+    itself. Default: weights stay as they are stored, quantised ones too."""
 
     block_size: int = 32
     """Tokens a page of the key-value cache: 16, 32, 64 or 128."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import torch
@@ -10,6 +10,12 @@ import torch
 from octavo import ops
 from octavo.layers.base import Slot, TokenLayer
 from octavo.quantization import LinearMethod, StoredTensor
+
+
+def beside(path: str, name: str) -> str:
+    """The path of what is called `name` where `path` is."""
+    parent = path.rpartition(".")[0]
+    return f"{parent}.{name}" if parent else name
 
 
 class Linear(TokenLayer):
@@ -22,8 +28,8 @@ class Linear(TokenLayer):
         bias: Whether every source has a bias.
     """
 
-    method: LinearMethod
-    """Set by the decoder before anything is loaded."""
+    methods: Mapping[str, LinearMethod]
+    """Of each source; set by the decoder before anything is loaded."""
 
     def __init__(self, cols: int, sources: dict[str, int], *, bias: bool) -> None:
         self.cols = cols
@@ -35,25 +41,24 @@ class Linear(TokenLayer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[M, cols] -> [M, rows of all sources]."""
-        return self.method.apply(x, self.weights, self.bias)
+        return next(iter(self.methods.values())).apply(x, self.weights, self.bias)
 
     def slots(self, path: str) -> Iterator[tuple[str, Slot]]:
-        parent = path.rpartition(".")[0]
         start = 0
         for source, rows in self.sources.items():
-            prefix = f"{parent}.{source}" if parent else source
-            for suffix, shape in self.method.shapes(rows, self.cols).items():
+            prefix = beside(path, source)
+            for suffix, shape in self.methods[source].shapes(rows, self.cols).items():
                 yield f"{prefix}.{suffix}", Slot(shape, partial(self._assign_weight, source, suffix))
             if self.bias is not None:
                 yield f"{prefix}.bias", Slot((rows,), partial(self._assign_bias, start, rows))
             start += rows
 
     def _assign_weight(self, source: str, suffix: str, stored: StoredTensor) -> None:
-        parts, rows = self._parts[source], self.sources[source]
+        parts, rows, method = self._parts[source], self.sources[source], self.methods[source]
         parts[suffix] = stored
-        if len(parts) < len(self.method.shapes(rows, self.cols)):
+        if len(parts) < len(method.shapes(rows, self.cols)):
             return
-        self._packed[source] = self.method.pack(parts, rows, self.cols)
+        self._packed[source] = method.pack(parts, rows, self.cols)
         self._parts[source] = {}
         if len(self._packed) == len(self.sources):
             self.weights = [self._packed[name] for name in self.sources]

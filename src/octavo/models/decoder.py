@@ -10,7 +10,7 @@ from octavo import ops
 from octavo.attention.metadata import ForwardBatch
 from octavo.layers.base import BuildContext, Layer, LayerList, RopeTables, Slot
 from octavo.layers.embedding import EmbeddingLayer, build_head
-from octavo.layers.linear import Linear
+from octavo.layers.linear import Linear, beside
 from octavo.lib.errors import CheckpointError
 from octavo.models.spec import DecoderSpec
 from octavo.quantization import MethodResolver, StoredTensor
@@ -48,7 +48,9 @@ class Decoder(Layer):
         self.model = Backbone(spec, self._ropes)
         self.lm_head = build_head(spec.head, self.model.embed_tokens, spec.vocab_size, spec.hidden_size)
         for path, layer in self.walk():
-            if isinstance(layer, (Linear, EmbeddingLayer)):
+            if isinstance(layer, Linear):
+                layer.methods = {name: resolver.resolve(beside(path, name)) for name in layer.sources}
+            elif isinstance(layer, EmbeddingLayer):
                 layer.method = resolver.resolve(path)
         self._slots: dict[str, Slot] = dict(slot for path, layer in self.walk() for slot in layer.slots(path))
 

@@ -13,6 +13,7 @@ from octavo.lib.gguf import GGUFFile
 from octavo.models import rope_config
 from octavo.models.config_values import ConfigValues
 from octavo.models.gguf_config import end_token_ids, gguf_settings
+from octavo.models.quantization_config import StoredQuantization, read_quantization
 
 _DTYPES = ("float32", "bfloat16", "float16")
 # Settings that do not change what `forward` computes: training, generation defaults, tokens, who wrote the file.
@@ -94,6 +95,15 @@ class HFConfig(ConfigValues):
         if name not in _DTYPES:
             raise self.unsupported("dtype", f"is {name!r}; supported are {', '.join(_DTYPES)}")
         return name
+
+    @functools.cached_property
+    def quantization(self) -> StoredQuantization | None:
+        """How the weights of a safetensors checkpoint are quantised; None: they are floats.
+
+        Raises:
+            UnsupportedModelError: in a way that no kernel is for; names the setting.
+        """
+        return read_quantization(self)
 
     def with_defaults(self, **defaults: object) -> HFConfig:
         """The same configuration with values for settings that it does not state (GGUF leaves some to the reader)."""

@@ -39,6 +39,7 @@ def build_spec(hf: HFConfig) -> DecoderSpec:
         hf.architecture
     ]
     spec = family(hf)
+    _ = hf.quantization  # read, or refused, as all settings must be
     hf.finish()
     return spec
 

@@ -17,7 +17,8 @@ class StoredTensor:
 
     Attributes:
         data: The typed tensor; for a block format uint8 [rows, bytes of a row]. May be a read-only view of a file.
-        format: `f32`, `bf16`, `f16` or the name of a GGUF block format (`q4_k`).
+        format: `f32`, `bf16`, `f16`, the name of a GGUF block format (`q4_k`), or of what needs scales (`i32`, `i8`,
+            `f8_e4m3`).
     """
 
     data: torch.Tensor
@@ -46,7 +47,7 @@ class MethodResolver(Protocol):
     """Knows the method of every linear layer of a checkpoint, and of the embedding."""
 
     def resolve(self, path: str) -> LinearMethod:
-        """The method of the module at `path` (`model.layers.0.self_attn.q_proj`)."""
+        """The method of the matrix that checkpoints have at `path` (`model.layers.0.self_attn.q_proj`)."""
         ...
 
 

@@ -19,7 +19,7 @@ from octavo.quantization.method import LinearMethod, StoredTensor
 BLOCK = 32
 _FORMATS = {"int8": "q8_0", "int4": "iq4_nl"}
 _ENDS = frozenset({"model.embed_tokens", "lm_head"})
-_ROUTERS = (".gate", ".router")
+_ROUTERS = (".gate", ".router", ".shared_expert_gate")
 
 
 class RoundingMethod(FloatMethod):

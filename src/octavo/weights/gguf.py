@@ -10,7 +10,9 @@ from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.lib.gguf import GGMLType, GGUFFile, GGUFTensor
 from octavo.weights.source import TORCH_DTYPES, RawDType, RawTensor, TensorInfo, view_bytes
 
-RAW_DTYPES: dict[GGMLType, RawDType] = {GGMLType[dtype.name]: dtype for dtype in RawDType}
+RAW_DTYPES: dict[GGMLType, RawDType] = {
+    GGMLType[dtype.name]: dtype for dtype in RawDType if dtype.is_float or dtype.is_quantized
+}
 
 
 class GGUFSource:

@@ -12,7 +12,7 @@ from octavo.lib.gguf import GGUFFile
 from octavo.weights.experts import unstacked
 from octavo.weights.gguf import GGUFSource
 from octavo.weights.rules import Rule, Rules, Transform
-from octavo.weights.safetensors import SafetensorsSource
+from octavo.weights.safetensors import FLOAT_DTYPES, QUANTISED_DTYPES, SafetensorsSource
 from octavo.weights.source import RawTensor, WeightSource
 
 Progress = Callable[[int, int], None]
@@ -38,8 +38,12 @@ def no_progress(done: int, total: int) -> None:
     """The progress callback that does nothing."""
 
 
-def open_source(path: str | Path) -> WeightSource:
+def open_source(path: str | Path, *, quantised: bool = False) -> WeightSource:
     """Open a checkpoint: a `.gguf` file (the first of a split one), a `.safetensors` file, or a directory of them.
+
+    Args:
+        path: The file or directory.
+        quantised: Whether safetensors may hold integers and 8-bit floats.
 
     Raises:
         CheckpointError: It is missing or damaged.
@@ -47,7 +51,7 @@ def open_source(path: str | Path) -> WeightSource:
     path = Path(path)
     if path.suffix == ".gguf":
         return unstacked(GGUFSource(GGUFFile.open(path)))
-    return SafetensorsSource.open(path)
+    return SafetensorsSource.open(path, QUANTISED_DTYPES if quantised else FLOAT_DTYPES)
 
 
 def load_weights(
@@ -68,9 +72,14 @@ def load_weights(
     plan = _plan(model.expected(), source, rules)
     total = sum(item.nbytes for item in plan)
     done = 0
+    neighbours: dict[str, list[str]] = {}
     for item in plan:
         model.assign(item.target, item.transform.apply(source.get(item.name)))
-        source.forget(item.name)
+        # Tensors of one module may be read when the last of them is there.
+        together = neighbours.setdefault(item.target.rpartition(".")[0], [])
+        together.append(item.name)
+        for name in together:
+            source.forget(name)
         done += item.nbytes
         progress(done, total)
 

@@ -80,6 +80,18 @@ class AsRow(Transform):
         return (1, *stored) if len(stored) == 1 else stored
 
 
+@dataclass(frozen=True, slots=True)
+class AsVector(Transform):
+    """Makes a number a vector of one: what tools write as one scale for a matrix has either shape."""
+
+    def apply(self, raw: RawTensor) -> RawTensor:
+        shape = self.shape(raw.shape)
+        return replace(raw, shape=shape, data=raw.data.reshape(shape))
+
+    def shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        return stored or (1,)
+
+
 KEEP = Keep()
 
 
@@ -126,7 +138,7 @@ class TableRules:
 
 
 class RenameRules:
-    """Names kept as they are but for ordered substitutions: what most Hugging Face checkpoints need.
+    """Names kept as they are but for ordered substitutions, numbers made vectors: what most Hugging Face checkpoints need.
 
     Args:
         renames: Pairs of regular expression and replacement, each applied once, in order.
@@ -140,7 +152,7 @@ class RenameRules:
     def resolve(self, name: str) -> Rule | None:
         for pattern, replacement in self._renames:
             name = pattern.sub(replacement, name, count=1)
-        return Rule(name)
+        return Rule(name, AsVector())
 
     def may_drop(self, target: str) -> bool:
         return any(pattern.fullmatch(target) for pattern in self._optional)

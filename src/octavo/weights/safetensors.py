@@ -11,7 +11,14 @@ from octavo.weights.source import TORCH_DTYPES, RawDType, RawTensor, TensorInfo,
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-RAW_DTYPES = {"F32": RawDType.F32, "F16": RawDType.F16, "BF16": RawDType.BF16}
+FLOAT_DTYPES = {"F32": RawDType.F32, "F16": RawDType.F16, "BF16": RawDType.BF16}
+# Of checkpoints that their configuration calls quantised.
+QUANTISED_DTYPES = {
+    **FLOAT_DTYPES,
+    "I32": RawDType.I32,
+    "I8": RawDType.I8,
+    "F8_E4M3": RawDType.F8_E4M3,
+}
 
 
 class SafetensorsSource:
@@ -22,41 +29,50 @@ class SafetensorsSource:
     """
 
     def __init__(
-        self, path: Path, files: list[SafetensorsFile], tensors: Mapping[str, SafetensorsTensor]
+        self,
+        path: Path,
+        files: list[SafetensorsFile],
+        tensors: Mapping[str, SafetensorsTensor],
+        dtypes: Mapping[str, RawDType],
     ) -> None:
         self._path = path
         self._files = files
         self._tensors = tensors
+        self._dtypes = dtypes
 
     @classmethod
-    def open(cls, path: str | Path) -> SafetensorsSource:
+    def open(cls, path: str | Path, dtypes: Mapping[str, RawDType] = FLOAT_DTYPES) -> SafetensorsSource:
         """Open a `.safetensors` file, or a directory with `model.safetensors` or an index and its shards.
+
+        Args:
+            path: The file or directory.
+            dtypes: What tensors may be stored as, by the format's names.
 
         Raises:
             CheckpointError: A file or a tensor of the index is missing, or a file is damaged.
         """
         path = Path(path)
         if path.is_file():
-            return cls._open_single(path)
+            return cls._open_single(path, dtypes)
         if (path / SINGLE).is_file():
-            return cls._open_single(path / SINGLE)
+            return cls._open_single(path / SINGLE, dtypes)
         if (path / INDEX).is_file():
-            return cls._open_sharded(path / INDEX)
+            return cls._open_sharded(path / INDEX, dtypes)
         raise CheckpointError(_nothing_here(path), file=str(path))
 
     @classmethod
-    def _open_single(cls, path: Path) -> SafetensorsSource:
+    def _open_single(cls, path: Path, dtypes: Mapping[str, RawDType]) -> SafetensorsSource:
         file = SafetensorsFile.open(path)
-        return cls(path, [file], file.tensors)
+        return cls(path, [file], file.tensors, dtypes)
 
     @classmethod
-    def _open_sharded(cls, index: Path) -> SafetensorsSource:
+    def _open_sharded(cls, index: Path, dtypes: Mapping[str, RawDType]) -> SafetensorsSource:
         weight_map = read_index(index)
         files: dict[str, SafetensorsFile] = {}
         try:
             for shard in sorted(set(weight_map.values())):
                 files[shard] = SafetensorsFile.open(index.with_name(shard))
-            return cls(index, list(files.values()), _assigned(weight_map, files, index))
+            return cls(index, list(files.values()), _assigned(weight_map, files, index), dtypes)
         except CheckpointError:
             for file in files.values():
                 file.close()
@@ -75,9 +91,9 @@ class SafetensorsSource:
     def info(self, name: str) -> TensorInfo:
         """See `WeightSource.info`."""
         tensor = self._tensor(name)
-        dtype = RAW_DTYPES.get(tensor.dtype)
+        dtype = self._dtypes.get(tensor.dtype)
         if dtype is None:
-            known = ", ".join(RAW_DTYPES)
+            known = ", ".join(self._dtypes)
             message = f"is stored as {tensor.dtype}, which is not supported; the known types are {known}"
             raise UnsupportedModelError(message, file=str(tensor.file), tensor=name)
         return TensorInfo(tensor.shape, dtype)

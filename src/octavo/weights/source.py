@@ -15,7 +15,11 @@ from octavo.lib.gguf import GGMLType
 
 
 class RawDType(StrEnum):
-    """Storage formats that weights may come in. The quantised ones are GGUF's blocks."""
+    """Storage formats that weights may come in. The quantised ones are GGUF's blocks.
+
+    Integers and 8-bit floats mean nothing without scales, which are tensors of their own: only checkpoints whose
+    configuration says how they are quantised may hold them.
+    """
 
     F32 = "f32"
     F16 = "f16"
@@ -32,26 +36,38 @@ class RawDType(StrEnum):
     Q6_K = "q6_k"
     IQ4_NL = "iq4_nl"
     MXFP4 = "mxfp4"
+    I32 = "i32"
+    I8 = "i8"
+    F8_E4M3 = "f8_e4m3"
 
     @property
     def is_quantized(self) -> bool:
+        """Whether it comes in blocks."""
         return self not in TORCH_DTYPES
 
     @property
+    def is_float(self) -> bool:
+        """Whether its elements are values as they are."""
+        return self in (RawDType.F32, RawDType.F16, RawDType.BF16)
+
+    @property
     def block_size(self) -> int:
-        """Number of elements in one block (1 for float types)."""
-        return GGMLType[self.name].block_size
+        """Number of elements in one block (1 for others)."""
+        return GGMLType[self.name].block_size if self.is_quantized else 1
 
     @property
     def block_bytes(self) -> int:
         """Number of bytes in one block."""
-        return GGMLType[self.name].type_size
+        return GGMLType[self.name].type_size if self.is_quantized else TORCH_DTYPES[self].itemsize
 
 
 TORCH_DTYPES: dict[RawDType, torch.dtype] = {
     RawDType.F32: torch.float32,
     RawDType.F16: torch.float16,
     RawDType.BF16: torch.bfloat16,
+    RawDType.I32: torch.int32,
+    RawDType.I8: torch.int8,
+    RawDType.F8_E4M3: torch.float8_e4m3fn,
 }
 
 
@@ -64,7 +80,7 @@ class RawTensor:
         file: The file it comes from, for messages.
         shape: Logical shape, outermost dimension first.
         dtype: Storage format.
-        data: For float formats the typed tensor of `shape`; for quantised formats uint8 of shape
+        data: For what is not in blocks the typed tensor of `shape`; for quantised formats uint8 of shape
             [*shape[:-1], bytes of a row]. Usually a view of the mapped file: never write to it.
     """
 

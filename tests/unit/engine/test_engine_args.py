@@ -185,7 +185,7 @@ def test_a_bad_generation_config_is_refused_at_start(tmp_path: Path) -> None:
         ({"memory_utilization": 1.5}, "memory-utilization"),
         ({"max_num_seqs": 0}, "max-num-seqs must be at least 1"),
         ({"dtype": "int8"}, "dtype must be one of auto, .*, got 'int8'"),
-        ({"quantization": "awq"}, "quantization must be one of int8, int4, got 'awq'"),
+        ({"quantization": "nf4"}, "quantization must be one of int8, int4, awq, gptq, .*, got 'nf4'"),
         ({"scheduling_policy": "lifo"}, "scheduling-policy must be one of fcfs, priority"),
         ({"threads": -1}, "threads must be at least 0"),
         ({"max_num_batched_tokens": 16, "max_num_seqs": 32}, "max-num-batched-tokens"),

@@ -58,7 +58,7 @@ def test_a_wrong_value_is_named(changes: dict[str, object], message: str) -> Non
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "'rope_scaling.rope_type' is 'dynamic'"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "'rope_scaling.rope_type' is 'yarn'"),
         ({"residual_multiplier": 0.2}, "not known to LlamaForCausalLM: residual_multiplier"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
         ({"rope_scaling": {"rope_type": "default", "mrope_section": [1]}}, "rope_scaling.mrope_section"),
         (
             {"architectures": ["NoSuchModel"]},

@@ -65,9 +65,9 @@ GGUF_NAMING = {"llama": {"rope_permuted": True}}
 HF_RENAMES = {
     "MixtralForCausalLM": (
         (r"\.block_sparse_moe\.", ".mlp."),
-        (r"\.w1\.weight$", ".gate_proj.weight"),
-        (r"\.w2\.weight$", ".down_proj.weight"),
-        (r"\.w3\.weight$", ".up_proj.weight"),
+        (r"\.w1\.", ".gate_proj."),
+        (r"\.w2\.", ".down_proj."),
+        (r"\.w3\.", ".up_proj."),
     )
 }
 
