@@ -25,7 +25,7 @@ from octavo.engine.model_facts import (
 )
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
-from octavo.models.quantization_config import METHODS
+from octavo.models.quantization_config import METHODS, check_asked
 from octavo.types.kv import KV_DTYPES
 
 BLOCK_SIZES = (16, 32, 64, 128)
@@ -136,6 +136,7 @@ class EngineArgs:
         check_choices(self)
         self._check_numbers()
         facts = read_model_facts(resolve_model_path(self.model))
+        check_asked(self.quantization, facts.hf)
         model = resolve_model_config(self, facts)
         return OctavoConfig(
             model=model,

@@ -9,7 +9,7 @@ from octavo.lib.errors import ConfigError
 from octavo.models import registry
 from octavo.models.decoder import Decoder
 from octavo.models.hf_config import HFConfig
-from octavo.models.quantization_config import METHODS, StoredQuantization
+from octavo.models.quantization_config import StoredQuantization, check_asked
 from octavo.models.spec import DecoderSpec
 from octavo.quantization import (
     AWQMethod,
@@ -64,7 +64,7 @@ def load_model(
         ConfigError: `load_format` or `quantization` contradict the checkpoint.
     """
     _check_format(load_format, hf)
-    _check_quantization(quantization, hf)
+    check_asked(quantization, hf)
     if load_format == "dummy":
         return _dummy(spec, hf, quantization, progress or no_progress)
     source = open_source(path, quantised=hf.quantization is not None)
@@ -120,18 +120,6 @@ def _resolver(hf: HFConfig, quantization: str | None) -> MethodResolver:
     if quantization is not None:
         return RoundingResolver(quantization)
     return UniformResolver(GGUFMethod() if hf.is_gguf else FloatMethod())
-
-
-def _check_quantization(asked: str | None, hf: HFConfig) -> None:
-    """Asking for what the checkpoint is must be right; rounding is for floats."""
-    stored = hf.quantization.method if hf.quantization else None
-    if asked is None or asked == stored or (asked not in METHODS and stored is None):
-        return
-    actual = "is not quantised" if stored is None else f"is quantised with {stored}"
-    raise ConfigError(
-        f"--quantization is {asked}, but {hf.origin} says that it {actual}: leave it out.",
-        param="quantization",
-    )
 
 
 def _check_float(source: WeightSource) -> None:

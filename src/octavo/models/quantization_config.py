@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from octavo.lib.errors import ConfigError
 from octavo.models.config_values import ConfigValues
 
 if TYPE_CHECKING:
@@ -71,6 +72,22 @@ def read_quantization(hf: HFConfig) -> StoredQuantization | None:
     for name in _HARMLESS:
         config.get(name)
     return _READERS[method](config)
+
+
+def check_asked(asked: str | None, hf: HFConfig) -> None:
+    """Hold `--quantization` to the checkpoint: rounding is for floats, other values must be what it says itself.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    stored = hf.quantization.method if hf.quantization else None
+    if asked is None or asked == stored or (asked not in METHODS and stored is None):
+        return
+    actual = "is not quantised" if stored is None else f"is quantised with {stored}"
+    raise ConfigError(
+        f"--quantization is {asked}, but {hf.origin} says that it {actual}: leave it out.",
+        param="quantization",
+    )
 
 
 def _awq(config: ConfigValues) -> StoredQuantization:

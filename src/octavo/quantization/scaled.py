@@ -1,7 +1,7 @@
 """8-bit weights, one an element, with scales beside them: int8 (W8A8 of SmoothQuant and llm-compressor) and float8 e4m3.
 
 Activations are not rounded as these checkpoints foresee, but as for all weights here: for integers to 8 bits in blocks of 32
-(one scale a token in W8A8), for floats not at all. Both are nearer to the float model. Scales that were measured for
+(one scale a token in W8A8, which is coarser), for floats not at all. Scales that were measured for
 activations are not needed.
 """
 

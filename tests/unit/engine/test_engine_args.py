@@ -99,6 +99,11 @@ def test_quantization_of_float_weights(model: Path) -> None:
     assert EngineArgs(model=str(model)).create_engine_config().load.quantization is None
 
 
+def test_quantization_must_be_what_the_checkpoint_says(model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--quantization is awq, but .* says that it is not quantised"):
+        EngineArgs(model=str(model), quantization="awq").create_engine_config()
+
+
 def test_a_bad_number_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse("--max-num-seqs", "many")
