@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from benchmarks.clients import random_prompt
@@ -25,8 +27,10 @@ TCMALLOC = [
 
 @dataclass(frozen=True)
 class Job:
-    """What a peer is to load."""
+    """A peer at a setting, and what it is to load."""
 
+    peer: str
+    setting: str
     model: Path
     threads: int
     vocabulary: int
@@ -37,42 +41,65 @@ class Job:
 class Worker:
     """A peer in a process of its own, under its own Python, that answers through pipes (workers/protocol.py)."""
 
-    def __init__(self, name: str, setting: str, job: Job, python: str, environment: dict[str, str]) -> None:
-        self.name, self.setting = name, setting
+    def __init__(self, job: Job, python: str, environment: dict[str, str]) -> None:
+        self.name, self.setting = job.peer, job.setting
         self._vocabulary = job.vocabulary
+        with contextlib.ExitStack() as opened:
+            self._complaints = opened.enter_context(TemporaryFile("w+"))
+            self._process = self._spawned(job, python, environment)
+            opened.callback(self._end)
+            self.ready_seconds = self._answer()["ready_seconds"]
+            self.speed("prefill", random.Random(0))
+            self._opened = opened.pop_all()
+
+    def _spawned(self, job: Job, python: str, environment: dict[str, str]) -> subprocess.Popen[str]:
         options = json.dumps({"model": str(job.model), "threads": job.threads} | job.options)
-        self._process = subprocess.Popen(
-            [python, str(WORKERS / f"{name}_worker.py"), options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=quiet_environment() | environment,
-        )
-        self.ready_seconds = self._answer()["ready_seconds"]
-        self.speed("prefill", random.Random(0))
+        try:
+            return subprocess.Popen(
+                [python, str(WORKERS / f"{job.peer}_worker.py"), options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                text=True,
+                env=quiet_environment() | environment,
+            )
+        except OSError as error:
+            raise PeerFailed(f"{job.peer}: {error}; `install` again?") from error
 
     def speed(self, figure: str, rng: random.Random) -> float:
         return FIGURES[figure](self._seconds, lambda length: random_prompt(rng, length, self._vocabulary))
 
     def close(self) -> None:
+        self._opened.close()
+
+    def _end(self) -> None:
+        """A worker ends with its input."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
 
     def _seconds(self, prompts: list[list[int]], tokens: int) -> float:
         assert self._process.stdin is not None
-        print(json.dumps({"prompts": prompts, "tokens": tokens}), file=self._process.stdin, flush=True)
+        # A worker that has died takes no more work; that it gives no answer is told below.
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps({"prompts": prompts, "tokens": tokens}), file=self._process.stdin, flush=True)
         return float(self._answer()["seconds"])
 
     def _answer(self) -> dict[str, float]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise PeerFailed(f"{self.name} ({self.setting}) ended with status {self._process.wait()}")
+            status = self._process.wait()
+            self._complaints.seek(0)
+            last = self._complaints.read()[-300:]
+            raise PeerFailed(f"{self.name} ({self.setting}) ended with status {status}: {last}")
         return dict(json.loads(line))
 
 
@@ -85,8 +112,8 @@ class LlamaCpp:
 
     name = "llamacpp"
 
-    def __init__(self, setting: str, job: Job) -> None:
-        self.setting = setting
+    def __init__(self, job: Job) -> None:
+        self.setting = job.setting
         self._binaries = job.folder / "llamacpp" / "build" / "bin"
         self._common = ["-m", str(job.model), "-t", str(job.threads)]
         self._flash: bool = job.options["flash_attention"]
@@ -116,17 +143,17 @@ class LlamaCpp:
         return result.stdout
 
 
-def _octavo(setting: str, job: Job) -> Peer:
+def _octavo(job: Job) -> Peer:
     source = str(Path(__file__).resolve().parents[2] / "src")
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return Worker("octavo", setting, job, sys.executable, {"PYTHONPATH": path})
+    return Worker(job, sys.executable, {"PYTHONPATH": path})
 
 
-def _openvino(setting: str, job: Job) -> Peer:
-    return Worker("openvino", setting, job, str(job.folder / "openvino/bin/python"), {})
+def _openvino(job: Job) -> Peer:
+    return Worker(job, str(job.folder / "openvino/bin/python"), {})
 
 
-def _vllm(setting: str, job: Job) -> Peer:
+def _vllm(job: Job) -> Peer:
     home = job.folder / "vllm"
     preloads = [str(home / "lib" / "libiomp5.so"), *(path for path in TCMALLOC if Path(path).exists())][:2]
     environment = {
@@ -136,14 +163,14 @@ def _vllm(setting: str, job: Job) -> Peer:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    return Worker("vllm", setting, job, str(home / "bin/python"), environment)
+    return Worker(job, str(home / "bin/python"), environment)
 
 
-def _transformers(setting: str, job: Job) -> Peer:
-    return Worker("transformers", setting, job, sys.executable, {"HF_HUB_OFFLINE": "1"})
+def _transformers(job: Job) -> Peer:
+    return Worker(job, sys.executable, {"HF_HUB_OFFLINE": "1"})
 
 
-START: dict[str, Callable[[str, Job], Peer]] = {
+START: dict[str, Callable[[Job], Peer]] = {
     "octavo": _octavo,
     "openvino": _openvino,
     "llamacpp": LlamaCpp,

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.compare.figures import MODELS
 from benchmarks.compare.peers import START, Job, PeerFailed, installed
 from benchmarks.compare.sampling import FIGURES, Peer, Samples, take
 
+T = TypeVar("T")
 Row = dict[tuple[str, str], Samples]
 """Samples by peer and setting."""
 
@@ -27,7 +29,7 @@ class Plan:
     peers: list[str] | None
     runs: int
     threads: int
-    gate: list[str]
+    reload: bool = False
 
     def check(self) -> None:
         """Refuse names that nobody knows before anything is measured."""
@@ -53,32 +55,45 @@ def run(plan: Plan, folder: Path, target: Path | None) -> None:
 
 
 def _measure(name: str, plan: Plan, folder: Path) -> dict[str, Row]:
-    rng = random.Random(0)
+    jobs = list(_jobs(name, plan, folder))
     rows: dict[str, Row] = {figure: {} for figure in plan.figures}
-    with _started(name, plan, folder) as peers:
+    rng = random.Random(0)
+    if plan.reload:
         for turn in range(plan.runs):
-            for figure, row in rows.items():
-                for peer in peers if turn % 2 == 0 else reversed(peers):
-                    _sample(peer, figure, rng, plan, row)
+            for job in _in_turn(jobs, turn):
+                with _started([job]) as peers:
+                    _sample(peers, rng, rows)
+    else:
+        with _started(jobs) as peers:
+            for turn in range(plan.runs):
+                _sample(_in_turn(peers, turn), rng, rows)
     return rows
 
 
-def _sample(peer: Peer, figure: str, rng: random.Random, plan: Plan, row: Row) -> None:
-    samples = row.setdefault((peer.name, peer.setting), Samples())
-    try:
-        take(peer, figure, rng, plan.gate, samples)
-    except PeerFailed as failure:
-        print(failure, file=sys.stderr)
+def _in_turn(of: list[T], turn: int) -> list[T]:
+    """Every second turn goes backwards, so that a drift of the machine is nobody's gain."""
+    return of if turn % 2 == 0 else of[::-1]
+
+
+def _sample(peers: list[Peer], rng: random.Random, rows: dict[str, Row]) -> None:
+    """One sample of each figure of each peer; one that fails gets none."""
+    for figure, row in rows.items():
+        for peer in peers:
+            samples = row.setdefault((peer.name, peer.setting), Samples())
+            try:
+                take(peer, figure, rng, samples)
+            except PeerFailed as failure:
+                print(failure, file=sys.stderr)
 
 
 @contextmanager
-def _started(name: str, plan: Plan, folder: Path) -> Iterator[list[Peer]]:
-    """Every setting of every peer of the model, loaded; one that cannot load it is left out."""
+def _started(jobs: list[Job]) -> Iterator[list[Peer]]:
+    """Peers that have loaded; one that cannot is left out."""
     peers: list[Peer] = []
     try:
-        for peer, setting, job in _jobs(name, plan, folder):
+        for job in jobs:
             try:
-                peers.append(START[peer](setting, job))
+                peers.append(START[job.peer](job))
             except PeerFailed as failure:
                 print(failure, file=sys.stderr)
         yield peers
@@ -87,13 +102,13 @@ def _started(name: str, plan: Plan, folder: Path) -> Iterator[list[Peer]]:
             started.close()
 
 
-def _jobs(name: str, plan: Plan, folder: Path) -> Iterator[tuple[str, str, Job]]:
+def _jobs(name: str, plan: Plan, folder: Path) -> Iterator[Job]:
     model = MODELS[name]
     for peer, settings in model.peers.items():
         if (plan.peers is None or peer in plan.peers) and installed(peer, folder):
             path = model.other_paths.get(peer, model.path)(folder / "models")
             for setting, options in settings.items():
-                yield peer, setting, Job(path, plan.threads, model.vocabulary, folder, options)
+                yield Job(peer, setting, path, plan.threads, model.vocabulary, folder, options)
 
 
 def _lines(model: str, rows: dict[str, Row]) -> Iterator[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,13 +57,12 @@ class Samples:
     disturbed: int = 0
 
 
-def take(peer: Peer, figure: str, rng: random.Random, gate: Sequence[str], samples: Samples) -> None:
+def take(peer: Peer, figure: str, rng: random.Random, samples: Samples) -> None:
     """Add one sample, the first that nobody disturbed."""
     for attempt in range(ATTEMPTS):
-        with _closed(gate):
-            foreign = ForeignLoad()
-            speed = peer.speed(figure, rng)
-            quiet = foreign.cores() <= MAX_FOREIGN
+        foreign = ForeignLoad()
+        speed = peer.speed(figure, rng)
+        quiet = foreign.cores() <= MAX_FOREIGN
         if quiet:
             break
         time.sleep(min(attempt, 5))
@@ -100,18 +98,3 @@ def _own_seconds() -> float:
             times = process.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
-
-
-@contextlib.contextmanager
-def _closed(gate: Sequence[str]) -> Iterator[None]:
-    """Run the block while `gate sh -c ...` runs: it says that it has started, and ends with its input."""
-    if not gate:
-        yield
-        return
-    command = [*gate, "sh", "-c", "echo started; cat >/dev/null"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield
-        process.stdin.close()
