@@ -1,6 +1,6 @@
 """Processor time per decode step of the engine's thread outside of native code: scheduling, sampling, bookkeeping, text.
 
-    python -m benchmarks.step_overhead [--batch 1 32] [--tokens 200]
+    python -m benchmarks.step_overhead [--model FILE] [--batch 1 32] [--tokens 200]
 
 Greedy and sampled generations (top-p 0.9, top-k 50) take turns, and their speeds are compared.
 """
@@ -70,11 +70,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--model", help="default: the embedded model")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    llm = LLM(enable_prefix_caching=False, disable_log_stats=True)
+    llm = LLM(options.model, enable_prefix_caching=False, disable_log_stats=True)
     common = {"max_tokens": options.tokens, "ignore_eos": True}
     kinds = {
         "greedy": SamplingParams(temperature=0, **common),
