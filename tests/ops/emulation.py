@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from octavo.ops.dispatch import built_module
 
 EMULATED = "avx512vnni-emulated"
 EMULATED_TILES = "amx-emulated"
-SIMDE = Path("/usr/include/simde/x86/avx512.h")
 _ROOT = Path(__file__).resolve().parents[2]
 _FLAGS = (
     "-std=c++20 -O1 -DNDEBUG -DOCTAVO_EMULATED -fPIC -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti "
@@ -18,16 +19,32 @@ _FLAGS = (
 ).split()
 
 
-def offer_emulated_avx512(compiler: str, folder: Path) -> None:
+_UNITS = (("avx512vnni", "LINEAR"), ("avx512vnni", "LAYERS"), ("amx", "LINEAR"))
+
+
+def simde_flags() -> list[str] | None:
+    """How the compiler finds SIMDe: in the package that `make` installs, else in the system; None: nowhere."""
+    with suppress(PackageNotFoundError):
+        return ["-isystem", str(distribution("cmeel-simde").locate_file("cmeel.prefix/include"))]
+    return [] if Path("/usr/include/simde/x86/avx512.h").exists() else None
+
+
+def offer_emulated_avx512(compiler: str, simde: list[str], folder: Path) -> None:
     """Compile the units into `folder` and add them to `ops.available_isas()` as `EMULATED` and `EMULATED_TILES`."""
-    objects = []
-    for unit, group in (("avx512vnni", "LINEAR"), ("avx512vnni", "LAYERS"), ("amx", "LINEAR")):
-        objects.append(str(folder / f"{unit}-{group}.o"))
-        source = str(_ROOT / f"csrc/isa/{unit}.cpp")
-        subprocess.run([compiler, *_FLAGS, f"-DOCTAVO_{group}", "-c", source, "-o", objects[-1]], check=True)
+    command = [compiler, *_FLAGS, *simde]
+    objects = [str(folder / f"{unit}-{group}.o") for unit, group in _UNITS]
+    # Half a minute each: side by side.
+    compilers = [
+        subprocess.Popen(
+            [*command, f"-DOCTAVO_{group}", "-c", str(_ROOT / f"csrc/isa/{unit}.cpp"), "-o", target]
+        )
+        for (unit, group), target in zip(_UNITS, objects, strict=True)
+    ]
+    statuses = [process.wait() for process in compilers]
+    assert statuses == [0, 0, 0], "the emulated units do not compile; the compiler's words are above"
     library = str(folder / "emulated.so")
     shim = str(_ROOT / "tests/ops/emulated_avx512.cpp")
-    subprocess.run([compiler, *_FLAGS, "-shared", shim, *objects, "-o", library], check=True)
+    subprocess.run([*command, "-shared", shim, *objects, "-o", library], check=True)
     loaded = ctypes.CDLL(library)
     linear, tiles, layers = (
         ctypes.cast(getattr(loaded, f"octavo_fill_{name}"), ctypes.c_void_p).value

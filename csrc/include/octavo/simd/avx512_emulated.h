@@ -1,4 +1,4 @@
-// AVX-512 intrinsics in terms of AVX2, by SIMDe (Debian: libsimde-dev 0.7.4), and by the few lines below
+// AVX-512 intrinsics in terms of AVX2, by SIMDe (0.7.4 and 0.8.2 were tried), and by the few lines below
 // where SIMDe has a gap. Only for tests on machines without AVX-512, never part of a release build.
 #pragma once
 
