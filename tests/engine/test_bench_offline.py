@@ -50,6 +50,9 @@ def test_latency_profile_and_throughput(tmp_path: Path, capsys: pytest.CaptureFi
     assert min(result["latencies"]) <= result["avg_latency"] <= max(result["latencies"])
     assert "Avg latency: " in capsys.readouterr().out
 
+    assert main(["bench", "latency", *model, *shape, "--n", "2", "--disable-detokenize"]) == 0
+    assert "Avg latency: " in capsys.readouterr().out
+
     assert main(["bench", "latency", *model, *shape, "--profile", "--output-json", str(out)]) == 0
     phases = json.loads(out.read_text())
     assert (phases["prefill"]["tokens"], phases["decode"]["tokens"]) == (2 * 2 * 24, 2 * 2 * 4)

@@ -70,7 +70,21 @@ def test_refusals_are_counted_and_shown(
     assert "and 2 more" in answer.err
 
 
+def test_a_served_name_headers_and_notes(server: Server, tmp_path: Path) -> None:
+    """`--served-model-name` is asked for, and `--model` is what the file calls it."""
+    words = ["bench", "serve", "--base-url", server.url, "--dataset-name", "custom", "--num-prompts", "2"]
+    words += ["--dataset-path", prompts(tmp_path), "--output-len", "3", "--logprobs", "1", "--min-p", "0.1"]
+    words += ["--model", "org/fake", "--served-model-name", "fake", "--header", "X-Tenant=a"]
+    words += ["--save-result", "--result-dir", str(tmp_path), "--result-filename", "r.json"]
+    assert main([*words, "--metadata", "machine=a", "version=1"]) == 0
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["model_id"], result["machine"], result["version"]) == ("org/fake", "a", "1")
+    assert (result["completed"], result["failed"]) == (2, 0)
+
+
 def test_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bench", "serve", "--base-url", "http://127.0.0.1:1", "--ready-check-timeout-sec", "0.01"]
+    words = ["bench", "serve", "--base-url", "http://127.0.0.1:1", "--ready-check-timeout-sec", "0.2"]
     assert main(words) == 1
-    assert "No answer from http://127.0.0.1:1" in capsys.readouterr().err
+    waiting, failed = capsys.readouterr().err.splitlines()
+    assert waiting == "Waiting for http://127.0.0.1:1, up to 0.2 s (--ready-check-timeout-sec)."
+    assert "No answer from http://127.0.0.1:1" in failed

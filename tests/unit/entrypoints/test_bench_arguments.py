@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from octavo.config.env import environment
 from octavo.entrypoints.bench.profile import Phase
 from octavo.entrypoints.bench.roof import measure_roof, rate
-from octavo.entrypoints.bench.serve import ServeArgs
+from octavo.entrypoints.bench.serve_args import ServeArgs
 from octavo.entrypoints.cli.main import main
 from octavo.lib.errors import ConfigError
 from octavo.ops.program import OpTime
@@ -30,6 +31,10 @@ from octavo.ops.program import OpTime
         ({"save_detailed": True}, "save_detailed"),
         ({"num_warmups": -1}, "num_warmups"),
         ({"temperature": -1.0}, "temperature"),
+        ({"logprobs": -1}, "logprobs"),
+        ({"header": ["X-Tenant"]}, "header"),
+        ({"metadata": ["a=1"]}, "metadata"),
+        ({"metadata": ["=1"], "save_result": True}, "metadata"),
     ],
 )
 def test_serve_flags_that_cannot_be(fields: dict[str, Any], flag: str) -> None:
@@ -47,11 +52,35 @@ def test_serve_flags_that_can() -> None:
     assert args.way.endpoint == "/v1/chat/completions"
 
 
+def test_what_every_request_says() -> None:
+    args = ServeArgs(min_p=0.1, repetition_penalty=1.2, logprobs=3, extra_body={"seed": 4, "min_p": 0.2})
+    body = {"temperature": 0.0, "repetition_penalty": 1.2, "min_p": 0.2, "seed": 4}
+    assert args.extra == body | {"logprobs": 3}
+    args.backend = "openai-chat"
+    assert args.extra == body | {"logprobs": True, "top_logprobs": 3}
+
+
+def test_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTAVO_API_KEY", "secret")
+    environment.cache_clear()
+    try:
+        assert ServeArgs(header=["X-Tenant=a=b"]).headers == {
+            "Authorization": "Bearer secret",
+            "X-Tenant": "a=b",
+        }
+        assert ServeArgs(header=["Authorization=Basic x"]).headers == {"Authorization": "Basic x"}
+    finally:
+        environment.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["bench", "latency", "--num-iters", "0"], "--num-iters must be at least 1"),
         (["bench", "latency", "--profile", "--enforce-eager"], "--profile and --enforce-eager"),
+        (["bench", "latency", "--n", "0"], "--n must be at least 1"),
+        (["bench", "startup", "--num-iters-warm", "3"], "use --num-iters-cold"),
+        (["bench", "sweep", "plot", "results"], "--plot is part of every sweep"),
         (["bench", "throughput", "--n", "0"], "--n must be at least 1"),
         (["bench", "startup", "--port", "3"], "--port is chosen"),
         (["bench", "sweep", "--serve-param", "port=3"], "--serve-param cannot set port"),

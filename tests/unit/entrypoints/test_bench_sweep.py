@@ -137,7 +137,7 @@ def test_a_dry_run_prints_what_would_run(tmp_path: Path, capsys: pytest.CaptureF
         "--num-runs",
         "1",
     ]
-    assert sweep.run([*words, "--dry-run"]) == 0
+    assert sweep.run(["serve", *words, "--dry-run"]) == 0  # vLLM's word for it
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "octavo serve --threads 1"
     assert lines[1].startswith("octavo bench serve --max-concurrency 4 --base-url http://127.0.0.1:PORT ")
@@ -165,6 +165,46 @@ def test_lines_of_a_plot() -> None:
 
 
 @pytest.mark.parametrize(
+    ("bench", "serve", "axis"),
+    [
+        (
+            {"dataset_name": ["a", "b", "c"], "request_rate": [1, "inf", 2.5]},
+            {"threads": [1, 2, 3]},
+            "request_rate",
+        ),
+        ({"request_rate": [4, "inf", "inf"]}, {"threads": [1, 2, 3]}, "threads"),
+        ({"ignore_eos": [True, False, True]}, {}, None),
+    ],
+)
+def test_the_axis_is_the_first_number_that_varies(
+    bench: dict[str, list[Any]], serve: dict[str, list[Any]], axis: str | None
+) -> None:
+    def nth(settings: dict[str, list[Any]], index: int) -> dict[str, Any]:
+        return {key: values[index] for key, values in settings.items()}
+
+    assert plot.varying([{"bench": nth(bench, n), "serve": nth(serve, n)} for n in range(3)]) == axis
+
+
+def test_a_sweep_over_rates_is_drawn_without_the_infinite_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    args = sweep.SweepArgs(output_dir=str(tmp_path), num_runs=1)
+    for name, loads in (("rates", ["request_rate=2,4,inf"]), ("nothing", ["dataset_name=random"])):
+        args.output_dir = str(tmp_path / name)
+        points = sweep.make_points(args, None, loads)
+        for point in points:
+            point.folder.mkdir(parents=True)
+            point.file(0).write_text('{"output_throughput": 5.0}')
+        sweep._finish(args, points)
+    assert (tmp_path / "rates/plot.png").exists()
+    assert not (tmp_path / "nothing/plot.png").exists()
+    output = capsys.readouterr().out
+    assert "plot.png; 1 of 3 combinations have no number there" in output
+    assert "No plot: no setting takes several numbers" in output
+
+
+@pytest.mark.parametrize(
     ("x", "y", "flag"), [("nothing", "output_throughput", "plot_x"), ("threads", "nothing", "plot_y")]
 )
 def test_an_axis_that_is_nowhere(x: str, y: str, flag: str) -> None:
@@ -175,7 +215,7 @@ def test_an_axis_that_is_nowhere(x: str, y: str, flag: str) -> None:
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    plot.plot_sweep(RECORDS, "max_concurrency", "output_throughput", tmp_path / "plot.png")
+    assert plot.plot_sweep(RECORDS, "max_concurrency", "output_throughput", tmp_path / "plot.png") == 4
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -30,10 +30,14 @@ class LatencyArgs:
     """Tokens of each answer."""
     batch_size: int = 8
     """Prompts in the batch."""
+    n: int = 1
+    """Answers to each prompt; several are drawn at temperature 1, one is greedy."""
     num_iters_warmup: int = 10
     """Runs that are not counted."""
     num_iters: int = 30
     """Runs that are."""
+    disable_detokenize: bool = False
+    """Make no text of the answers."""
     output_json: str | None = None
     """File to write the result to."""
     profile: bool = False
@@ -47,7 +51,7 @@ def run(words: list[str]) -> int:
     parser.set_defaults(enable_prefix_caching=False)
     parsed = parse_words(parser, words)
     args = LatencyArgs(**values_from(parsed, LatencyArgs))
-    check_at_least(args, input_len=1, output_len=1, batch_size=1, num_iters_warmup=0, num_iters=1)
+    check_at_least(args, input_len=1, output_len=1, batch_size=1, n=1, num_iters_warmup=0, num_iters=1)
     if args.profile and parsed.enforce_eager:
         raise refuse("profile", "and --enforce-eager contradict each other: ops are timed in step programs")
     with load_engine(parsed) as llm:
@@ -73,7 +77,13 @@ class Batch:
             {"prompt_token_ids": [rng.randrange(vocabulary) for _ in range(args.input_len)]}
             for _ in range(args.batch_size)
         ]
-        self.sampling = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=args.output_len)
+        self.sampling = SamplingParams(
+            n=args.n,
+            temperature=1.0 if args.n > 1 else 0.0,
+            ignore_eos=True,
+            max_tokens=args.output_len,
+            detokenize=not args.disable_detokenize,
+        )
 
     def seconds(self) -> float:
         """How long one run takes."""

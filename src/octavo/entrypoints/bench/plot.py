@@ -35,8 +35,8 @@ def require_matplotlib() -> None:
         ) from error
 
 
-def plot_sweep(records: Sequence[Mapping[str, Any]], x: str, y: str, path: Path) -> None:
-    """One line for each server setting, over the loads.
+def plot_sweep(records: Sequence[Mapping[str, Any]], x: str, y: str, path: Path) -> int:
+    """One line for each server setting, over the loads. Returns how many records are points of it.
 
     Args:
         records: Of the summary.
@@ -49,6 +49,7 @@ def plot_sweep(records: Sequence[Mapping[str, Any]], x: str, y: str, path: Path)
     """
     require_matplotlib()
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     lines = lines_of(records, x, y)
     figure = Figure(figsize=(7, 4.5), layout="constrained")
@@ -59,10 +60,26 @@ def plot_sweep(records: Sequence[Mapping[str, Any]], x: str, y: str, path: Path)
     axes.set_xlabel(_label(x))
     axes.set_ylabel(_label(y))
     axes.set_ylim(bottom=0)
+    if all(value.is_integer() for points in lines.values() for value, _ in points):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     if len(lines) > 1:
         axes.legend(title="server")
     figure.savefig(path, dpi=150)
+    return sum(map(len, lines.values()))
+
+
+def varying(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """The first setting that takes several numbers, of the loads, then of the servers."""
+    for part in ("bench", "serve"):
+        values: dict[str, set[float]] = {}
+        for record in records:
+            for key, value in record[part].items():
+                values.setdefault(key, set()).update([value] if _is_number(value) else [])
+        for key, numbers in values.items():
+            if len(numbers) > 1:
+                return key
+    return None
 
 
 def lines_of(records: Sequence[Mapping[str, Any]], x: str, y: str) -> dict[str, list[tuple[float, float]]]:
@@ -85,9 +102,13 @@ def lines_of(records: Sequence[Mapping[str, Any]], x: str, y: str) -> dict[str, 
 
 def _value(record: Mapping[str, Any], key: str) -> float | None:
     for place in (record["bench"], record["serve"], record):
-        if isinstance(place.get(key), (int, float)):
+        if _is_number(place.get(key)):
             return float(place[key])
     return None
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
 
 
 def _label(key: str) -> str:

@@ -61,8 +61,13 @@ def check_serve_flags(flags: list[str]) -> None:
     """Let the parser of `octavo serve` refuse what it does not know, before anything starts (SystemExit, as argparse).
 
     Raises:
-        ConfigError: where to listen is not free to choose.
+        ConfigError: where to listen is not free to choose, or vLLM's starts with a warm cache are asked for.
     """
+    if any(flag.partition("=")[0] == "--num-iters-warm" for flag in flags):
+        raise refuse(
+            "num_iters_warm",
+            "means nothing here, where no start leaves anything for the next; use --num-iters-cold",
+        )
     from octavo.entrypoints.cli import serve
 
     parser = argparse.ArgumentParser(

@@ -49,8 +49,8 @@ class SweepArgs:
     """Seconds that a server may take to start."""
     plot: bool = True
     """Draw plot.png (needs matplotlib)."""
-    plot_x: str = "max_concurrency"
-    """Key of the horizontal axis: of the load, the server's setting or the result."""
+    plot_x: str | None = None
+    """Key of the horizontal axis: of the load, the server's setting or the result. Default: the first that varies."""
     plot_y: str = "output_throughput"
     """Key of the vertical axis."""
     dry_run: bool = False
@@ -83,7 +83,7 @@ def run(words: list[str]) -> int:
             f"--{kind}-param", action="append", metavar="NAME=V,V", help=f"values of {what}; may be repeated"
         )
     parser.add_argument("-o", dest="output_dir", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    parsed = parse_words(parser, words)
+    parsed = parse_words(parser, without_vllms_word(words))
     args = SweepArgs(**values_from(parsed, SweepArgs))
     check_at_least(args, num_runs=1, server_ready_timeout=0)
     points = make_points(args, parsed.serve_param, parsed.bench_param)
@@ -97,6 +97,20 @@ def run(words: list[str]) -> int:
     failed = run_missing(args, points)
     _finish(args, points)
     return 1 if failed else 0
+
+
+def without_vllms_word(words: list[str]) -> list[str]:
+    """`vllm bench sweep serve` is our `sweep`.
+
+    Raises:
+        ConfigError: another of its words; the message says what does the same.
+    """
+    if words and words[0] in ("plot", "plot_pareto"):
+        raise refuse(
+            "plot",
+            "is part of every sweep; its command again, with another --plot-x or --plot-y, only draws again",
+        )
+    return words[1:] if words[:1] == ["serve"] else words
 
 
 def make_points(
@@ -227,7 +241,16 @@ def _finish(args: SweepArgs, points: Sequence[Point]) -> None:
     (root / SUMMARY).write_text(json.dumps(records, indent=2), encoding="utf-8")
     print(f"Written to {root / SUMMARY}")
     if args.plot and records:
-        from octavo.entrypoints.bench.plot import plot_sweep
+        _draw(records, args, root / PLOT)
 
-        plot_sweep(records, args.plot_x, args.plot_y, root / PLOT)
-        print(f"Written to {root / PLOT}")
+
+def _draw(records: list[dict[str, Any]], args: SweepArgs, path: Path) -> None:
+    from octavo.entrypoints.bench.plot import plot_sweep, varying
+
+    axis = args.plot_x or varying(records)
+    if axis is None:
+        print("No plot: no setting takes several numbers")
+        return
+    drawn = plot_sweep(records, axis, args.plot_y, path)
+    left_out = f"; {len(records) - drawn} of {len(records)} combinations have no number there"
+    print(f"Written to {path}{left_out if drawn < len(records) else ''}")
