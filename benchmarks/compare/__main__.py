@@ -8,8 +8,8 @@ prompt of 128, and 32 clients of 128 + 128 tokens, all greedy, end tokens ignore
 The peers take turns, each round in the opposite order of the last. Each setting of a peer is measured; the best one of each
 figure counts. A sample during which other programs used a tenth of a core or more is taken again.
 
-All peers of a model stay loaded between their turns. Three settings of OpenVINO, vLLM and transformers may want 25 GB for a
-billion weights in bfloat16: with `--reload`, or `--peers`, less is loaded at once.
+All peers of a model stay loaded between their turns, each setting with weights of its own. With `--reload`, or `--peers`, less is
+loaded at once.
 """
 
 from __future__ import annotations
