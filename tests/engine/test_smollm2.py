@@ -12,6 +12,8 @@ from tests.assets import smollm2_gguf
 from tests.engine.paris import FRANCE, PARIS
 
 from octavo import LLM, AsyncLLM, EngineArgs, SamplingParams
+from octavo.entrypoints.cli.main import main
+from octavo.lib.errors import ConfigError
 from octavo.types.outputs import RequestOutput
 
 SETTINGS: dict[str, Any] = {"max_model_len": 1024, "max_num_seqs": 32}
@@ -36,6 +38,20 @@ def test_greedy_golden(llm: LLM) -> None:
 
 def test_text_and_ids_are_the_same_prompt(llm: LLM) -> None:
     assert ask(llm, "The capital of France is", temperature=0.0).outputs[0].token_ids == PARIS
+
+
+def test_without_a_tokenizer_ids_go_in_and_come_out() -> None:
+    with LLM(str(smollm2_gguf()), skip_tokenizer_init=True, **SETTINGS) as model:
+        answer = ask(model, FRANCE, temperature=0.0).outputs[0]
+        assert (answer.token_ids, answer.text) == (PARIS, "")
+        with pytest.raises(ConfigError, match="skip_tokenizer_init"):
+            model.get_tokenizer()
+
+
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_commands_that_speak_text_need_a_tokenizer(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--model", str(smollm2_gguf()), "--skip-tokenizer-init"]) == 1
+    assert f"octavo {command} needs a tokenizer" in capsys.readouterr().err
 
 
 def test_chat_names_paris(llm: LLM) -> None:

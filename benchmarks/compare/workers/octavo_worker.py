@@ -14,6 +14,7 @@ def load(options: dict[str, Any]) -> Generate:
         model=options["model"],
         threads=options["threads"],
         enable_prefix_caching=False,
+        skip_tokenizer_init=True,
         disable_log_stats=True,
         **options.get("llm", {}),
     )

@@ -12,8 +12,8 @@ class ModelConfig:
     model: str
     """Directory of a Hugging Face checkpoint, or a `.gguf` file."""
     served_model_names: tuple[str, ...]
-    tokenizer: str
-    """Where the tokenizer lies: a directory or a `.gguf` file."""
+    tokenizer: str | None
+    """Where the tokenizer lies: a directory or a `.gguf` file; None: token ids go in and come out."""
     dtype: str
     """Computation and cache dtype as the checkpoint has it: `float32`, `bfloat16` or `float16`."""
     max_model_len: int

@@ -55,6 +55,8 @@ class EngineArgs:
     """Names under which the API offers the model; the first one is used in answers. Default: the model's name."""
     tokenizer: str | None = None
     """Folder or .gguf file of the tokenizer. Default: the model's own."""
+    skip_tokenizer_init: bool = False
+    """Load no tokenizer: prompts are token ids and so are answers. For scripts (`LLM`) and `octavo bench latency`."""
     dtype: str = flag("auto", choices=DTYPES)
     """Type of computation and cache as the checkpoint has it."""
     max_model_len: int | None = flag(None, parse=_length)

@@ -19,6 +19,7 @@ from octavo.engine.clients.zmq_async import AsyncZmqClient
 from octavo.engine.input import InputProcessor, Prompt, check_text, default_sampling_params
 from octavo.engine.loading_bar import LoadingBar, ProgressListener
 from octavo.engine.mailbox import Mailbox
+from octavo.engine.model_facts import tokenizer_of
 from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import DrainingError, EngineDeadError, OctavoError
@@ -89,10 +90,8 @@ class AsyncLLM:
         """
         client = AsyncZmqClient(command, progress=progress or LoadingBar())
         try:
-            from octavo.tokenizers import load_tokenizer
-
             config = args.create_engine_config()
-            return cls(config, client, load_tokenizer(config.model.tokenizer), listeners)
+            return cls(config, client, tokenizer_of(config.model), listeners)
         except BaseException:
             client.discard()
             raise

@@ -83,6 +83,7 @@ class InputProcessor:
             InvalidRequestError: names the field and the limit.
         """
         check_sequences(sampling.n, self._max_queued)
+        self._check_has_text(sampling)
         text, ids = self._tokens_of(prompt)
         self._check_prompt(ids)
         _check_priority(priority)
@@ -140,6 +141,14 @@ class InputProcessor:
             )
         check_text(self._tokenizer, text, self._model.max_model_len)
         return self._tokenizer.encode(text)
+
+    def _check_has_text(self, sampling: SamplingParams) -> None:
+        """Stop strings are looked for in text, which nobody could make without a tokenizer."""
+        if self._tokenizer is None and sampling.stop:
+            raise InvalidRequestError(
+                "This engine has no tokenizer, so `stop` cannot be found: give `stop_token_ids`.",
+                param="stop",
+            )
 
     def _check_prompt(self, ids: list[int]) -> None:
         if not ids:

@@ -13,6 +13,7 @@ from octavo.engine.clients.zmq_sync import SyncZmqClient
 from octavo.engine.core import EngineCore
 from octavo.engine.input import InputProcessor, Prompt
 from octavo.engine.loading_bar import LoadingBar
+from octavo.engine.model_facts import tokenizer_of
 from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import EngineDeadError
@@ -59,15 +60,13 @@ class LLMEngine:
         Raises:
             ConfigError, CheckpointError: see `EngineArgs.create_engine_config` and `EngineCore`.
         """
-        from octavo.tokenizers import load_tokenizer
-
         if not own_process:
             config = args.create_engine_config()
-            return cls(config, _inproc(config), load_tokenizer(config.model.tokenizer))
+            return cls(config, _inproc(config), tokenizer_of(config.model))
         client = SyncZmqClient(command, LoadingBar())
         try:
             config = args.create_engine_config()
-            tokenizer = load_tokenizer(config.model.tokenizer)
+            tokenizer = tokenizer_of(config.model)
             client.start(config)
         except BaseException:
             client.shutdown()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from octavo.engine.args import EngineArgs
     from octavo.models.hf_config import HFConfig
     from octavo.models.spec import DecoderSpec
+    from octavo.tokenizers import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
     return ModelConfig(
         model=facts.path,
         served_model_names=_served_names(args, facts.path),
-        tokenizer=args.tokenizer or facts.path,
+        tokenizer=None if args.skip_tokenizer_init else args.tokenizer or facts.path,
         dtype=facts.hf.torch_dtype if args.dtype == "auto" else DTYPE_SYNONYMS.get(args.dtype, args.dtype),
         max_model_len=_max_model_len(args.max_model_len, facts.spec.max_position),
         vocab_size=facts.spec.vocab_size,
@@ -107,6 +108,30 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
         enforce_eager=args.enforce_eager,
         default_sampling=tuple(defaults.items()),
     )
+
+
+def tokenizer_of(model: ModelConfig) -> Tokenizer | None:
+    """The model's tokenizer; None if the user wants none.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    from octavo.tokenizers import load_tokenizer
+
+    return None if model.tokenizer is None else load_tokenizer(model.tokenizer)
+
+
+def require_text(args: EngineArgs, command: str) -> None:
+    """Refuse `--skip-tokenizer-init` for a command whose users write and read text.
+
+    Raises:
+        ConfigError: it was given.
+    """
+    if args.skip_tokenizer_init:
+        raise ConfigError(
+            f"octavo {command} needs a tokenizer: leave out --skip-tokenizer-init.",
+            param="skip_tokenizer_init",
+        )
 
 
 def _served_names(args: EngineArgs, path: str) -> tuple[str, ...]:

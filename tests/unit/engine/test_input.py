@@ -180,6 +180,15 @@ def test_a_text_that_no_tokens_can_spell_is_refused_unread() -> None:
     assert caught.value.param == "prompt"
 
 
+def test_without_a_tokenizer_only_ids_go_in_and_no_text_is_looked_for() -> None:
+    made = InputProcessor(fake_config().model, None)
+    assert made.process("r", [97, 98], PLAIN).prompt_token_ids == [97, 98]
+    for prompt, params, name in (("ab", PLAIN, "prompt"), ([97], SamplingParams(stop=["x"]), "stop")):
+        with pytest.raises(InvalidRequestError, match="no tokenizer") as caught:
+            made.process("r", prompt, params)
+        assert caught.value.param == name
+
+
 def test_more_answers_than_may_wait_are_refused() -> None:
     made = InputProcessor(fake_config().model, fake_tokenizer(), max_queued=8)
     assert len(made.process("r", "ab", SamplingParams(n=8)).children) == 8

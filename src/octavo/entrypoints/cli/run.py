@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from octavo.config.env import set_default
     from octavo.config.logging import configure_logging
     from octavo.engine.llm_engine import LLMEngine
+    from octavo.engine.model_facts import require_text
     from octavo.entrypoints.cli.terminal import converse, print_pieces
 
     prompt = _split_words(args)
@@ -48,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
     configure_logging("run")
     args.disable_log_stats = True
     # A process of its own loads torch and weights while this one reads settings and tokenizer: a second less to wait.
-    engine = LLMEngine.from_engine_args(EngineArgs.from_cli_args(args), own_process=True)
+    engine_args = EngineArgs.from_cli_args(args)
+    require_text(engine_args, "run")
+    engine = LLMEngine.from_engine_args(engine_args, own_process=True)
     try:
         talk = _Talk(engine, args)
         if prompt is None:

@@ -11,7 +11,7 @@ import msgspec
 
 from octavo.engine.input import Prompt, default_sampling_params
 from octavo.engine.llm_engine import LLMEngine
-from octavo.lib.errors import InvalidRequestError
+from octavo.lib.errors import ConfigError, InvalidRequestError
 from octavo.tokenizers.chat import choose_template, render_chat
 from octavo.tokenizers.chat_format import prepare_messages
 from octavo.types.outputs import RequestOutput
@@ -123,8 +123,16 @@ class OfflineInferenceMixin:
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def get_tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        assert self.llm_engine.tokenizer is not None
+        """The model's tokenizer.
+
+        Raises:
+            ConfigError: there is none (`skip_tokenizer_init`).
+        """
+        if self.llm_engine.tokenizer is None:
+            raise ConfigError(
+                "There is no tokenizer: the engine was made with skip_tokenizer_init.",
+                param="skip_tokenizer_init",
+            )
         return self.llm_engine.tokenizer
 
     def get_default_sampling_params(self) -> SamplingParams:

@@ -62,6 +62,9 @@ def claim_port(host: str, port: int) -> socket.socket:
 
 def run_server(engine_args: EngineArgs, server_args: ServerArgs) -> int:
     """Serve until a signal comes. Returns the exit code."""
+    from octavo.engine.model_facts import require_text
+
+    require_text(engine_args, "serve")
     listener = claim_port(server_args.host, server_args.port)
     try:
         return asyncio.run(_serve(engine_args, server_args, listener))
