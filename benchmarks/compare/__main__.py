@@ -1,7 +1,7 @@
 """Octavo beside its peers.
 
     python -m benchmarks.compare install [llamacpp openvino vllm] [--folder DIR]
-    python -m benchmarks.compare run --figures smollm2,gemma3 [--runs 5] [--json FILE]
+    python -m benchmarks.compare run --models smollm2,gemma3 [--runs 5] [--json FILE]
 
 `install` builds or installs each peer, pinned, into a folder of its own. `run` measures prefill of 512 tokens, decode after a
 prompt of 128, and 32 clients of 128 + 128 tokens, all greedy, end tokens ignored, random prompts, and prints medians and ratios.
@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.compare.figures import MODELS
 from benchmarks.compare.install import INSTALLERS, install
 from benchmarks.compare.run import Plan, run
-from benchmarks.compare.sampling import FIGURES
+from benchmarks.compare.sampling import FIGURES, USUAL
 
 DEFAULT_FOLDER = Path.home() / ".cache" / "octavo" / "peers"
 
@@ -54,8 +54,11 @@ def _add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models", "--figures", default="smollm2", help=f"of {', '.join(MODELS)}; separated by commas"
     )
-    parser.add_argument("--of", default=",".join(FIGURES), help=f"which of {', '.join(FIGURES)}")
+    parser.add_argument("--of", default=",".join(USUAL), help=f"which of {', '.join(FIGURES)}")
     parser.add_argument("--peers", help="only these; default: every one of the model's that is installed")
+    parser.add_argument(
+        "--settings", help="only these of the peers that have them, when an earlier run told which is best"
+    )
     parser.add_argument("--runs", type=int, default=5, help="samples of each figure; their median counts")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", help="also write every sample here")
@@ -74,6 +77,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         runs=args.runs,
         threads=args.threads,
         reload=args.reload,
+        settings=args.settings.split(",") if args.settings else None,
     )
 
 

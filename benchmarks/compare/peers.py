@@ -119,8 +119,8 @@ class LlamaCpp:
         self._flash: bool = job.options["flash_attention"]
 
     def speed(self, figure: str, rng: random.Random) -> float:
-        if figure == "clients":
-            return self._batch()
+        if figure in CLIENTS:
+            return self._batch(CLIENTS[figure])
         shape = {"prefill": ["-p", PREFILL, "-n", 0], "decode": ["-p", 0, "-n", ANSWER, "-d", PROMPT]}[figure]
         flags = [*map(str, shape), "-fa", str(int(self._flash)), "-r", "1", "-o", "json"]
         return float(json.loads(self._output("llama-bench", flags))[0]["avg_ts"])
@@ -128,12 +128,12 @@ class LlamaCpp:
     def close(self) -> None:
         """Nothing stays loaded."""
 
-    def _batch(self) -> float:
-        shape = ["-c", CLIENTS * (PROMPT + ANSWER), "-npp", PROMPT, "-ntg", ANSWER, "-npl", CLIENTS]
+    def _batch(self, clients: int) -> float:
+        shape = ["-c", clients * (PROMPT + ANSWER), "-npp", PROMPT, "-ntg", ANSWER, "-npl", clients]
         flags = [*map(str, shape), "-fa", "on" if self._flash else "off", "--output-format", "jsonl"]
         lines = self._output("llama-batched-bench", flags).splitlines()
         row = next(json.loads(line) for line in lines if line.startswith("{"))
-        return float(CLIENTS * ANSWER / row["t"])
+        return float(clients * ANSWER / row["t"])
 
     def _output(self, program: str, flags: list[str]) -> str:
         command = [str(self._binaries / program), *self._common, *flags]

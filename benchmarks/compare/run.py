@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.compare.figures import MODELS
+from benchmarks.compare.figures import MODELS, Settings
 from benchmarks.compare.peers import START, Job, PeerFailed, installed
 from benchmarks.compare.sampling import FIGURES, Peer, Samples, take
 
@@ -30,6 +30,7 @@ class Plan:
     runs: int
     threads: int
     reload: bool = False
+    settings: list[str] | None = None
 
     def check(self) -> None:
         """Refuse names that nobody knows before anything is measured."""
@@ -37,11 +38,16 @@ class Plan:
             ("model", self.models, list(MODELS)),
             ("figure", self.figures, list(FIGURES)),
             ("peer", self.peers or [], list(START)),
+            ("setting", self.settings or [], self._known_settings()),
         ]
         for kind, names, allowed in known:
             for name in names:
                 if name not in allowed:
                     raise SystemExit(f"Unknown {kind} {name!r}; there are {', '.join(allowed)}")
+
+    def _known_settings(self) -> list[str]:
+        of_models = (model.peers.values() for model in MODELS.values())
+        return sorted({name for peers in of_models for settings in peers for name in settings if name})
 
 
 def run(plan: Plan, folder: Path, target: Path | None) -> None:
@@ -107,8 +113,13 @@ def _jobs(name: str, plan: Plan, folder: Path) -> Iterator[Job]:
     for peer, settings in model.peers.items():
         if (plan.peers is None or peer in plan.peers) and installed(peer, folder):
             path = model.other_paths.get(peer, model.path)(folder / "models")
-            for setting, options in settings.items():
+            for setting, options in _chosen(settings, plan.settings).items():
                 yield Job(peer, setting, path, plan.threads, model.vocabulary, folder, options)
+
+
+def _chosen(settings: Settings, names: list[str] | None) -> Settings:
+    """Those named; all of a peer of which none is."""
+    return {name: options for name, options in settings.items() if name in (names or ())} or settings
 
 
 def _lines(model: str, rows: dict[str, Row]) -> Iterator[str]:

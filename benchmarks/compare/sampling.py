@@ -12,12 +12,16 @@ from typing import Protocol
 import psutil
 
 PREFILL = 512
-PROMPT, ANSWER, CLIENTS = 128, 128, 32
+PROMPT, ANSWER = 128, 128
+CLIENTS = {"clients": 32, "clients16": 16}
+"""How many start together, by figure."""
 MAX_FOREIGN = 0.1  # cores that others may use during a sample
 ATTEMPTS = 12  # until a disturbed sample is taken as it is
 
 Generate = Callable[[list[list[int]], int], float]
 """Seconds from prompts (ids) and a number of tokens."""
+Figure = Callable[[Generate, Callable[[int], list[int]]], float]
+"""Tokens a second from how to generate and how to make a prompt of a length."""
 
 
 class Peer(Protocol):
@@ -41,12 +45,19 @@ def decode(generate: Generate, prompt: Callable[[int], list[int]]) -> float:
     return ANSWER / (generate([prompt(PROMPT)], ANSWER + 1) - first)
 
 
-def clients(generate: Generate, prompt: Callable[[int], list[int]]) -> float:
-    """Generated tokens a second over all, with the time of the prompts."""
-    return CLIENTS * ANSWER / generate([prompt(PROMPT) for _ in range(CLIENTS)], ANSWER)
+def clients(count: int) -> Figure:
+    """Generated tokens a second over all of `count` prompts, with the time of the prompts."""
+
+    def speed(generate: Generate, prompt: Callable[[int], list[int]]) -> float:
+        return count * ANSWER / generate([prompt(PROMPT) for _ in range(count)], ANSWER)
+
+    return speed
 
 
-FIGURES = {"prefill": prefill, "decode": decode, "clients": clients}
+FIGURES: dict[str, Figure] = {"prefill": prefill, "decode": decode} | {
+    name: clients(count) for name, count in CLIENTS.items()
+}
+USUAL = ("prefill", "decode", "clients")
 
 
 @dataclass

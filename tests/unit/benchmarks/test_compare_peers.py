@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from benchmarks.compare import peers
 from benchmarks.compare.peers import Job, LlamaCpp, PeerFailed, Worker
-from benchmarks.compare.sampling import ANSWER, CLIENTS, PREFILL, PROMPT
+from benchmarks.compare.sampling import ANSWER, PREFILL, PROMPT
 
 PROTOCOL = Path(peers.__file__).with_name("workers")
 # Writes what it was asked beside its model, and noise where answers go.
@@ -67,7 +67,7 @@ def test_a_worker_is_warmed_up_and_asked(job: Job) -> None:
     options, warm_up, clients = asked(job)
     assert options == {"model": str(job.model), "threads": 2}
     assert warm_up[:2] == [[PREFILL], 1]  # type: ignore[index]
-    assert clients[:2] == [[PROMPT] * CLIENTS, ANSWER]  # type: ignore[index]
+    assert clients[:2] == [[PROMPT] * 32, ANSWER]  # type: ignore[index]
     assert max(warm_up[2], clients[2]) < job.vocabulary  # type: ignore[index]
 
 
@@ -87,7 +87,7 @@ def test_a_worker_that_dies_fails_now_and_later(job: Job) -> None:
 
 
 def test_a_worker_that_makes_too_few_tokens_fails(job: Job) -> None:
-    message = f"{CLIENTS * ANSWER - 1} tokens came back where {CLIENTS} x {ANSWER} were asked for"
+    message = f"{32 * ANSWER - 1} tokens came back where 32 x {ANSWER} were asked for"
     with started(job, missing=1) as worker, pytest.raises(PeerFailed, match=message):
         worker.speed("clients", random.Random(1))
 
@@ -114,13 +114,14 @@ def test_llama_bench(figure: str, shape: str, tmp_path: Path) -> None:
     assert (tmp_path / "arguments").read_text() == f"-m m.gguf -t 2 {shape} -fa 0 -r 1 -o json\n"
 
 
-def test_llama_batched_bench(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("figure", "count"), [("clients", 32), ("clients16", 16)])
+def test_llama_batched_bench(figure: str, count: int, tmp_path: Path) -> None:
     """`t` is of prompts and answers together; other lines than the row of JSON are talk."""
     peer = llama(
         tmp_path, "llama-batched-bench", 'echo; echo talk; echo \'{"pp": 128, "t": 16.0}\'', flash=True
     )
-    assert peer.speed("clients", random.Random(0)) == CLIENTS * ANSWER / 16
-    shape = f"-c {CLIENTS * (PROMPT + ANSWER)} -npp {PROMPT} -ntg {ANSWER} -npl {CLIENTS}"
+    assert peer.speed(figure, random.Random(0)) == count * ANSWER / 16
+    shape = f"-c {count * (PROMPT + ANSWER)} -npp {PROMPT} -ntg {ANSWER} -npl {count}"
     assert (tmp_path / "arguments").read_text() == f"-m m.gguf -t 2 {shape} -fa on --output-format jsonl\n"
 
 

@@ -150,13 +150,14 @@ def test_a_disturbed_sample_shows(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ({"models": ["m", "n"]}, "Unknown model 'n'; there are m"),
         ({"figures": ["speed"]}, "Unknown figure 'speed'; there are prefill, decode, clients"),
+        ({"settings": ["slow"]}, "Unknown setting 'slow'; there are fast"),
         ({"peers": ["octavo", "ours"]}, "Unknown peer 'ours'; there are octavo"),
     ],
 )
 def test_unknown_names_are_refused_before_anything_starts(
     install: Install, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    log = install(octavo={"": [1.0]})
+    log = install(octavo={"": [1.0], "fast": [1.0]})
     with pytest.raises(SystemExit, match=message):
         run.run(plan(**changes), tmp_path, None)
     assert log == []
@@ -169,3 +170,10 @@ def test_only_installed_peers_that_were_asked_for(
     monkeypatch.setattr(run, "installed", lambda name, folder: name != "third")
     run.run(plan(peers=["other", "third"]), tmp_path, None)
     assert log == ["start other", "decode other", "close other"]
+
+
+def test_only_the_settings_that_were_asked_for(install: Install, tmp_path: Path) -> None:
+    """A peer that has none of them keeps all of its own."""
+    log = install(octavo={"": [1.0]}, other={"fast": [1.0], "slow": [1.0]})
+    run.run(plan(settings=["slow"]), tmp_path, None)
+    assert [line for line in log if line.startswith("decode")] == ["decode octavo", "decode otherslow"]

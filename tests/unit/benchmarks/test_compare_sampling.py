@@ -6,7 +6,7 @@ import random
 
 import pytest
 from benchmarks.compare import sampling
-from benchmarks.compare.sampling import ANSWER, ATTEMPTS, CLIENTS, FIGURES, PREFILL, PROMPT, Samples, take
+from benchmarks.compare.sampling import ANSWER, ATTEMPTS, FIGURES, PREFILL, PROMPT, Samples, take
 
 # Of an imagined machine: seconds a prompt token, seconds a step.
 READ, STEP = 0.001, 0.01
@@ -21,7 +21,8 @@ def seconds(prompts: list[list[int]], tokens: int) -> float:
     [
         ("prefill", 1 / READ),
         ("decode", 1 / STEP),
-        ("clients", CLIENTS * ANSWER / (CLIENTS * PROMPT * READ + (ANSWER - 1) * STEP)),
+        ("clients", 32 * ANSWER / (32 * PROMPT * READ + (ANSWER - 1) * STEP)),
+        ("clients16", 16 * ANSWER / (16 * PROMPT * READ + (ANSWER - 1) * STEP)),
     ],
 )
 def test_figures(figure: str, speed: float) -> None:
@@ -32,7 +33,13 @@ def test_figures(figure: str, speed: float) -> None:
         return [0] * length
 
     assert FIGURES[figure](seconds, prompt) == pytest.approx(speed)
-    assert asked == {"prefill": [PREFILL], "decode": [PROMPT] * 2, "clients": [PROMPT] * CLIENTS}[figure]
+    lengths = {
+        "prefill": [PREFILL],
+        "decode": [PROMPT] * 2,
+        "clients": [PROMPT] * 32,
+        "clients16": [PROMPT] * 16,
+    }
+    assert asked == lengths[figure]
 
 
 class Counter:
