@@ -54,26 +54,27 @@ def run(plan: Plan, folder: Path, target: Path | None) -> None:
     plan.check()
     table: dict[str, dict[str, Row]] = {}
     for model in plan.models:
-        table[model] = _measure(model, plan, folder)
-        print("\n".join(_lines(model, table[model])), flush=True)
-        if target:
-            target.write_text(json.dumps(_document(table, plan), indent=2) + "\n")
+        rows = table[model] = {figure: {} for figure in plan.figures}
+        for _ in _turns(model, plan, folder, rows):
+            # After each turn: who ends a long run early keeps what there is.
+            if target:
+                target.write_text(json.dumps(_document(table, plan), indent=2) + "\n")
+        print("\n".join(_lines(model, rows)), flush=True)
 
 
-def _measure(name: str, plan: Plan, folder: Path) -> dict[str, Row]:
+def _turns(name: str, plan: Plan, folder: Path, rows: dict[str, Row]) -> Iterator[int]:
+    """Add a sample of each peer to `rows` in every turn; yields after each."""
     jobs = list(_jobs(name, plan, folder))
-    rows: dict[str, Row] = {figure: {} for figure in plan.figures}
     rng = random.Random(0)
-    if plan.reload:
+    with _started([] if plan.reload else jobs) as loaded:
         for turn in range(plan.runs):
-            for job in _in_turn(jobs, turn):
-                with _started([job]) as peers:
-                    _sample(peers, rng, rows)
-    else:
-        with _started(jobs) as peers:
-            for turn in range(plan.runs):
-                _sample(_in_turn(peers, turn), rng, rows)
-    return rows
+            if plan.reload:
+                for job in _in_turn(jobs, turn):
+                    with _started([job]) as peers:
+                        _sample(peers, rng, rows)
+            else:
+                _sample(_in_turn(loaded, turn), rng, rows)
+            yield turn
 
 
 def _in_turn(of: list[T], turn: int) -> list[T]:

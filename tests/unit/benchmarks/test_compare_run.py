@@ -177,3 +177,22 @@ def test_only_the_settings_that_were_asked_for(install: Install, tmp_path: Path)
     log = install(octavo={"": [1.0]}, other={"fast": [1.0], "slow": [1.0]})
     run.run(plan(settings=["slow"]), tmp_path, None)
     assert [line for line in log if line.startswith("decode")] == ["decode octavo", "decode otherslow"]
+
+
+def test_a_run_that_is_ended_keeps_what_it_measured(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(octavo={"": [1.0]})
+    taken: list[str] = []
+
+    def take(peer: sampling.Peer, figure: str, rng: random.Random, samples: Samples) -> None:
+        if len(taken) == 2:
+            raise KeyboardInterrupt
+        taken.append(figure)
+        samples.values.append(7.0)
+
+    monkeypatch.setattr(run, "take", take)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(plan(runs=3), tmp_path, tmp_path / "samples.json")
+    (kept,) = json.loads((tmp_path / "samples.json").read_text())["models"]["m"]["decode"]
+    assert kept["values"] == [7.0, 7.0]
