@@ -15,6 +15,8 @@ namespace {
 // Elements that one thread should at least have, for work of a few nanoseconds an element or much less.
 constexpr int64_t kCheapElements = 32768;
 constexpr int64_t kCostlyElements = 8192;
+// A key's elements lie in a cache line each, which is rarely in a cache.
+constexpr int64_t kScatteredElements = 2048;
 
 template <class Args>
 void over_rows(void (*kernel)(const Args&, int64_t, int64_t), const Args& args, int64_t rows,
@@ -46,7 +48,7 @@ void run_softcap(const SoftcapArgs& args, int64_t rows) {
 }
 
 void run_write_kv(const KvWriteArgs& args, int64_t tokens) {
-  over_rows(table().write_kv, args, tokens, kCheapElements, args.kv_heads * args.head_dim);
+  over_rows(table().write_kv, args, tokens, kScatteredElements, args.kv_heads * args.head_dim);
 }
 
 void run_add(const AddArgs& args, int64_t rows) {
