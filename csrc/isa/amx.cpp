@@ -1,4 +1,4 @@
 #define OCTAVO_ISA amx
-#define OCTAVO_SIMD_AVX512
+#define OCTAVO_SIMD_AVX512VNNI
 #define OCTAVO_TILES
 #include "isa/register.inl"

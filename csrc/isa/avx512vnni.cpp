@@ -1,3 +1,3 @@
 #define OCTAVO_ISA avx512vnni
-#define OCTAVO_SIMD_AVX512
+#define OCTAVO_SIMD_AVX512VNNI
 #include "isa/register.inl"

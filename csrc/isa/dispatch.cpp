@@ -21,7 +21,8 @@ namespace {
 struct CpuFeatures {
   bool avx2 = false;        // AVX2, FMA, F16C and ymm state
   bool avxvnni = false;     // with AVX-VNNI: 256 bits, no AVX-512
-  bool avx512vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI and zmm state
+  bool avx512 = false;      // AVX-512 F, BW, DQ, VL and zmm state
+  bool avx512vnni = false;  // with AVX-512 VNNI
   bool amx = false;         // AMX-BF16, AVX512-FP16, tile state, and the kernel's leave to use it
 };
 
@@ -55,8 +56,9 @@ CpuFeatures detect() {
   if ((state & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return cpu;
   cpu.avx2 = b & bit_AVX2;
   const bool zmm_saved = (state & 0xe6) == 0xe6;
-  const bool avx512 = (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
-  cpu.avx512vnni = cpu.avx2 && zmm_saved && avx512 && (c & bit_AVX512VNNI);
+  constexpr uint32_t kAvx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+  cpu.avx512 = cpu.avx2 && zmm_saved && (b & kAvx512) == kAvx512;
+  cpu.avx512vnni = cpu.avx512 && (c & bit_AVX512VNNI);
   cpu.amx = cpu.avx512vnni && (d & kAmxTile) && (d & kAmxBF16) && (d & kAvx512FP16) &&
             (state & kTileState) == kTileState && may_use_tiles();
   cpu.avxvnni = cpu.avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
@@ -70,7 +72,7 @@ struct Isa {
   void (*fill_layers)(LayerKernels*);
 };
 
-constexpr int kMaxIsas = 8;
+constexpr int kMaxIsas = 12;  // those of one machine, and what tests add
 
 struct Dispatch {
   Isa isas[kMaxIsas] = {};
@@ -89,11 +91,11 @@ struct Dispatch {
 #if defined(__x86_64__)
     const CpuFeatures cpu = detect();
     if (cpu.avx2) offer({"avx2", register_linear_avx2, register_layers_avx2});
-    // Dot products only multiply matrices: the other kernels are those of AVX2.
+    // Dot products and tiles only multiply matrices: the other kernels are those of AVX2 or AVX-512.
     if (cpu.avxvnni) offer({"avxvnni", register_linear_avxvnni, register_layers_avx2});
-    if (cpu.avx512vnni) offer({"avx512vnni", register_linear_avx512vnni, register_layers_avx512vnni});
-    // Tiles only multiply: the other kernels are those of AVX-512.
-    if (cpu.amx) offer({"amx", register_linear_amx, register_layers_avx512vnni});
+    if (cpu.avx512) offer({"avx512", register_linear_avx512, register_layers_avx512});
+    if (cpu.avx512vnni) offer({"avx512vnni", register_linear_avx512vnni, register_layers_avx512});
+    if (cpu.amx) offer({"amx", register_linear_amx, register_layers_avx512});
 #elif defined(__aarch64__)
     const ArmFeatures cpu = arm_features();
     offer({"neon", register_linear_neon, register_layers_neon});

@@ -16,6 +16,7 @@ void register_probe_scalar(Probe* probe);
 #if defined(__x86_64__)
 void register_probe_avx2(Probe* probe);
 void register_probe_avxvnni(Probe* probe);
+void register_probe_avx512(Probe* probe);
 void register_probe_avx512vnni(Probe* probe);
 #elif defined(__aarch64__)
 void register_probe_neon(Probe* probe);
@@ -32,6 +33,7 @@ const NamedProbe kProbes[] = {{"scalar", register_probe_scalar},
 #if defined(__x86_64__)
                               {"avx2", register_probe_avx2},
                               {"avxvnni", register_probe_avxvnni},
+                              {"avx512", register_probe_avx512},
                               {"avx512vnni", register_probe_avx512vnni}
 #elif defined(__aarch64__)
                               {"neon", register_probe_neon},

@@ -1,8 +1,11 @@
-// The AVX-512 kernels compiled against SIMDe, behind C names: see test_linear_isa.py.
+// The AVX-512 and AMX kernels compiled against SIMDe, behind C names: see emulation.py.
 #include "octavo/kernel_table.h"
 
 extern "C" {
-void octavo_fill_linear(octavo::LinearKernels* table) { octavo::register_linear_avx512vnni(table); }
-void octavo_fill_tiles(octavo::LinearKernels* table) { octavo::register_linear_amx(table); }
-void octavo_fill_layers(octavo::LayerKernels* table) { octavo::register_layers_avx512vnni(table); }
+void octavo_fill_linear_avx512(octavo::LinearKernels* table) { octavo::register_linear_avx512(table); }
+void octavo_fill_linear_avx512vnni(octavo::LinearKernels* table) {
+  octavo::register_linear_avx512vnni(table);
+}
+void octavo_fill_linear_amx(octavo::LinearKernels* table) { octavo::register_linear_amx(table); }
+void octavo_fill_layers_avx512(octavo::LayerKernels* table) { octavo::register_layers_avx512(table); }
 }

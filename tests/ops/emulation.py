@@ -10,8 +10,10 @@ from pathlib import Path
 
 from octavo.ops.dispatch import built_module
 
-EMULATED = "avx512vnni-emulated"
+EMULATED = "avx512-emulated"
+EMULATED_VNNI = "avx512vnni-emulated"
 EMULATED_TILES = "amx-emulated"
+EMULATIONS = (EMULATED, EMULATED_VNNI, EMULATED_TILES)
 _ROOT = Path(__file__).resolve().parents[2]
 _FLAGS = (
     "-std=c++20 -O1 -DNDEBUG -DOCTAVO_EMULATED -fPIC -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti "
@@ -19,7 +21,7 @@ _FLAGS = (
 ).split()
 
 
-_UNITS = (("avx512vnni", "LINEAR"), ("avx512vnni", "LAYERS"), ("amx", "LINEAR"))
+_UNITS = (("avx512", "LINEAR"), ("avx512", "LAYERS"), ("avx512vnni", "LINEAR"), ("amx", "LINEAR"))
 
 
 def simde_flags() -> list[str] | None:
@@ -30,7 +32,7 @@ def simde_flags() -> list[str] | None:
 
 
 def offer_emulated_avx512(compiler: str, simde: list[str], folder: Path) -> None:
-    """Compile the units into `folder` and add them to `ops.available_isas()` as `EMULATED` and `EMULATED_TILES`."""
+    """Compile the units into `folder` and add them to `ops.available_isas()` as `EMULATIONS`."""
     command = [compiler, *_FLAGS, *simde]
     objects = [str(folder / f"{unit}-{group}.o") for unit, group in _UNITS]
     # Half a minute each: side by side.
@@ -41,14 +43,16 @@ def offer_emulated_avx512(compiler: str, simde: list[str], folder: Path) -> None
         for (unit, group), target in zip(_UNITS, objects, strict=True)
     ]
     statuses = [process.wait() for process in compilers]
-    assert statuses == [0, 0, 0], "the emulated units do not compile; the compiler's words are above"
+    assert not any(statuses), "the emulated units do not compile; the compiler's words are above"
     library = str(folder / "emulated.so")
     shim = str(_ROOT / "tests/ops/emulated_avx512.cpp")
     subprocess.run([*command, "-shared", shim, *objects, "-o", library], check=True)
     loaded = ctypes.CDLL(library)
-    linear, tiles, layers = (
-        ctypes.cast(getattr(loaded, f"octavo_fill_{name}"), ctypes.c_void_p).value
-        for name in ("linear", "tiles", "layers")
-    )
-    assert built_module().add_isa(EMULATED, linear, layers)
-    assert built_module().add_isa(EMULATED_TILES, tiles, layers)
+    layers = _address(loaded, "layers_avx512")
+    for name in EMULATIONS:
+        linear = _address(loaded, f"linear_{name.removesuffix('-emulated')}")
+        assert built_module().add_isa(name, linear, layers)
+
+
+def _address(loaded: ctypes.CDLL, function: str) -> int | None:
+    return ctypes.cast(getattr(loaded, f"octavo_fill_{function}"), ctypes.c_void_p).value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, EMULATED_TILES
+from tests.ops.emulation import EMULATIONS
 from tests.ops.test_linear import bits_of as bits_of_one
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
@@ -101,7 +101,7 @@ def test_matches_the_torch_twin(act: str) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-3 * float(expected.std()))
 
 
-@pytest.mark.parametrize("isa", [EMULATED, EMULATED_TILES])
+@pytest.mark.parametrize("isa", EMULATIONS)
 @pytest.mark.usefixtures("emulated_avx512")
 def test_emulated_avx512(isa: str) -> None:
     formats = ("q4_k", "q4_k", "q6_k")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, EMULATED_TILES
+from tests.ops.emulation import EMULATED, EMULATED_TILES, EMULATED_VNNI, EMULATIONS
 from tests.ops.test_linear import PORTABLE
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
@@ -31,7 +31,7 @@ def test_scalar_is_always_there_and_the_best_is_the_default() -> None:
     assert best.stdout.strip() == [isa for isa in isas if "emulated" not in isa][-1]
 
 
-@pytest.mark.parametrize("isa", [EMULATED, EMULATED_TILES])
+@pytest.mark.parametrize("isa", EMULATIONS)
 @pytest.mark.parametrize("fmt", ops.FORMATS)
 @pytest.mark.usefixtures("emulated_avx512")
 def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
@@ -45,15 +45,16 @@ def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
         assert torch.equal(ops.linear(x[:rows], [weight]), expected[:rows]), rows
 
 
-@pytest.mark.parametrize("fmt", ["q4_0", "q5_0", "q8_0", "q4_k", "q6_k"])
+@pytest.mark.parametrize("isa", [EMULATED, EMULATED_VNNI])
+@pytest.mark.parametrize("fmt", ["q4_0", "q5_0", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl"])
 @pytest.mark.parametrize("byte", [0x00, 0x7F, 0x80, 0xFF])
 @pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_avx512_extremes(fmt: str, byte: int) -> None:
+def test_emulated_avx512_extremes(fmt: str, byte: int, isa: str) -> None:
     weight = random_weight(fmt, 16, 512, byte=byte).packed
     x = torch.stack([torch.ones(512), -torch.ones(512), torch.tensor([1.0, -1.0]).repeat(256)]).repeat(8, 1)
     ops.set_isa("scalar")
     expected = ops.linear(x, [weight])
-    ops.set_isa(EMULATED)
+    ops.set_isa(isa)
     assert torch.equal(ops.linear(x, [weight]), expected)
 
 

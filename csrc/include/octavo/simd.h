@@ -21,8 +21,12 @@
 // Loops over a tile's rows and panels must vanish, or its accumulators live in memory.
 #define OCTAVO_UNROLL _Pragma("GCC unroll 16")
 
-#if defined(OCTAVO_SIMD_AVX512)
+#if defined(OCTAVO_SIMD_AVX512VNNI)
 #include "octavo/simd/avx512.h"
+#include "octavo/simd/avx512vnni_dot.h"
+#elif defined(OCTAVO_SIMD_AVX512)
+#include "octavo/simd/avx512.h"
+#include "octavo/simd/avx512_dot.h"
 #elif defined(OCTAVO_SIMD_AVXVNNI)
 #include "octavo/simd/avx2.h"
 #include "octavo/simd/avxvnni_dot.h"

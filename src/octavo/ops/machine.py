@@ -30,7 +30,10 @@ def num_threads() -> int:
 
 
 def isa() -> str:
-    """Name of the instruction set in use: `scalar`, on x86 `avx2`, `avxvnni`, `avx512vnni` or `amx`, on Arm `neon` or `neondot`."""
+    """Name of the instruction set in use.
+
+    `scalar`, on x86 `avx2`, `avxvnni`, `avx512`, `avx512vnni` or `amx`, on Arm `neon` or `neondot`.
+    """
     return str(built_module().isa())
 
 

@@ -1,8 +1,8 @@
-// AVX-512 F/BW/DQ/VL + VNNI: sixteen lanes are one zmm register. Meanings are stated in scalar.h.
+// AVX-512 F/BW/DQ/VL: sixteen lanes are one zmm register. Meanings are stated in scalar.h; the integer dot
+// products are in avx512_dot.h or avx512vnni_dot.h.
 #pragma once
 
-#if defined(OCTAVO_EMULATED)  // tests on machines without AVX-512, see OCTAVO_EMULATE_AVX512 in
-                              // CMakeLists.txt
+#if defined(OCTAVO_EMULATED)  // tests on machines without AVX-512: tests/ops/emulation.py
 #include "octavo/simd/avx512_emulated.h"
 #else
 #include <immintrin.h>
@@ -187,20 +187,6 @@ inline i32x16 broadcast_4xs8(const int8_t* p) {
 inline i32x16 dot2_i16(i32x16 a, i32x16 b) { return {_mm512_madd_epi16(a.v, b.v)}; }
 inline i32x16 load_u8_pairs(const uint8_t* p) { return {_mm512_cvtepu8_epi16(load_m256(p))}; }
 inline i32x16 load_i8_pairs(const int8_t* p) { return {_mm512_cvtepi8_epi16(load_m256(p))}; }
-inline i32x16 dot_scale_low(i32x16 a) { return shift_right_arith<16>(shift_left<16>(a)); }
-inline i32x16 dot_scale_high(i32x16 a) { return shift_right_arith<16>(a); }
-
-template <int Bits>
-struct DotChain {
-  static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = Bits == 8 ? 128 : 0;
-  __m512i sum;
-
-  void clear() { sum = _mm512_setzero_si512(); }
-  void step(u8x64 w, i32x16 a) { sum = _mm512_dpbusd_epi32(sum, w.v, a.v); }
-  i32x16 total() const { return {sum}; }
-  i32x16 scaled(i32x16 scale) const { return {_mm512_mullo_epi32(sum, scale.v)}; }
-};
 
 constexpr int kIntTileRows = 6;
 constexpr bool kFewRegisters = false;
