@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -12,20 +13,57 @@ from octavo.ops.operands import address, require
 from octavo.ops.program import Program, StepInputs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DrawInputs:
-    """How each of S sequences draws its tokens; parameters as in `sample`."""
+    """How each of S sequences draws its tokens; parameters as in `sample`. Serves any number of calls."""
 
     temperature: torch.Tensor
     top_k: torch.Tensor
     top_p: torch.Tensor
     min_p: torch.Tensor
-    uniforms: torch.Tensor | None
-    """[steps, S] float64 in [0, 1); None: all are greedy."""
     stop_ids: torch.Tensor
     """[n] int64: the stop ids of all sequences, one after the other."""
     stop_starts: torch.Tensor
     """[S+1] int64: those of sequence s are `stop_ids[stop_starts[s]:stop_starts[s+1]]`."""
+
+    @cached_property
+    def rows(self) -> torch.Tensor:
+        """[S] int64: 0, 1, 2, ..."""
+        return torch.arange(self.num_seqs)
+
+    @cached_property
+    def log_min_p(self) -> torch.Tensor:
+        """[S] float32: what the kernel compares with."""
+        return reference.log_min_p(self.min_p)
+
+    @cached_property
+    def all_greedy(self) -> bool:
+        """Whether no sequence needs a number to draw with."""
+        return not self.temperature.any()
+
+    @property
+    def num_seqs(self) -> int:
+        """S."""
+        return self.temperature.shape[0]
+
+    @cached_property
+    def stop_addresses(self) -> tuple[int, int]:
+        """Of the stop ids and where they start, once types and shapes are checked."""
+        return (
+            address("stop_ids", self.stop_ids, torch.int64, (self.stop_ids.shape[0],)),
+            address("stop_starts", self.stop_starts, torch.int64, (self.num_seqs + 1,)),
+        )
+
+    @cached_property
+    def parameter_addresses(self) -> tuple[int, int, int, int]:
+        """Of temperature, top_k, top_p and log_min_p, once types and shapes are checked."""
+        shape = (self.num_seqs,)
+        return (
+            address("temperature", self.temperature, torch.float32, shape),
+            address("top_k", self.top_k, torch.int32, shape),
+            address("top_p", self.top_p, torch.float32, shape),
+            address("min_p", self.log_min_p, torch.float32, shape),
+        )
 
 
 def decode(
@@ -34,6 +72,7 @@ def decode(
     logits: torch.Tensor,
     inputs: StepInputs,
     draw: DrawInputs,
+    uniforms: torch.Tensor | None,
     block_size: int,
     steps: int,
 ) -> torch.Tensor:
@@ -47,16 +86,15 @@ def decode(
         logits: [R, V] float32: what `head` writes.
         inputs: The first step's, one row a sequence; overwritten as the steps go. Block tables must reach as far as
             the last step does.
+        uniforms: [steps, S] float64 in [0, 1); None: all are greedy.
 
     Returns:
         [steps done, S] int64 token ids.
     """
     seqs, vocab = inputs.seq_lens.shape[0], logits.shape[1]
     require(inputs.token_ids.shape[0] == seqs, "decode takes one row for each of {} sequences", seqs)
-    rows = torch.arange(seqs)
+    require(draw.num_seqs == seqs, "{} sequences cannot draw like {}", seqs, draw.num_seqs)
     out = torch.empty(steps, seqs, dtype=torch.int64)
-    uniforms = draw.uniforms
-    log_min_p = reference.log_min_p(draw.min_p)
     done = built_module().decode(
         body.native,
         head.native,
@@ -65,15 +103,11 @@ def decode(
         block_size,
         *inputs.addresses(),
         inputs.group_addresses(),
-        address("stop_ids", draw.stop_ids, torch.int64, (draw.stop_ids.shape[0],)),
-        address("stop_starts", draw.stop_starts, torch.int64, (seqs + 1,)),
-        rows.data_ptr(),
+        *draw.stop_addresses,
+        draw.rows.data_ptr(),
         logits.data_ptr(),
         vocab,
-        address("temperature", draw.temperature, torch.float32, (seqs,)),
-        address("top_k", draw.top_k, torch.int32, (seqs,)),
-        address("top_p", draw.top_p, torch.float32, (seqs,)),
-        log_min_p.data_ptr(),
+        *draw.parameter_addresses,
         0 if uniforms is None else address("uniforms", uniforms, torch.float64, (steps, seqs)),
         out.data_ptr(),
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from octavo.ops.decode import DrawInputs
 from octavo.sampling.edits import Entries, Penalties, PenaltyRow, gather_entries, gather_penalties
 from octavo.sampling.history import TokenHistory
-from octavo.sampling.philox import UniformStream
+from octavo.sampling.philox import UniformTable
 from octavo.types.sampling_params import SamplingParams
 
 NO_LOGPROBS = -1
@@ -52,20 +52,13 @@ class SamplingBatch:
 class RequestSampling:
     """What one request asked for, beyond the plain columns."""
 
-    __slots__ = ("banned", "bias", "history", "min_tokens", "num_output", "params", "uniforms")
+    __slots__ = ("banned", "bias", "history", "min_tokens", "params")
 
     def __init__(
-        self,
-        params: SamplingParams,
-        seed: int,
-        history: TokenHistory | None,
-        num_output: int,
-        banned: NDArray[np.int64],
+        self, params: SamplingParams, history: TokenHistory | None, banned: NDArray[np.int64]
     ) -> None:
         self.params = params
-        self.uniforms = UniformStream(seed)
         self.history = history
-        self.num_output = num_output
         self.min_tokens = params.min_tokens
         self.banned = banned
         bias = params.logit_bias or {}
@@ -74,15 +67,9 @@ class RequestSampling:
             np.fromiter(bias.values(), np.float32, len(bias)),
         )
 
-    @property
-    def edits_logits(self) -> bool:
-        """Whether its next logits are changed before sampling."""
-        return self.bans or self.history is not None or len(self.bias[0]) > 0
-
-    @property
-    def bans(self) -> bool:
-        """Whether stop tokens are still held back."""
-        return self.num_output < self.min_tokens and len(self.banned) > 0
+    def bans(self, num_output: int) -> bool:
+        """Whether stop tokens are still held back after so many generated ones."""
+        return num_output < self.min_tokens and len(self.banned) > 0
 
     def penalty_row(self, row: int) -> PenaltyRow | None:
         """Its penalties as row `row` of the batch, or None."""
@@ -109,7 +96,13 @@ class SamplingTable:
         self._top_p = np.ones(num_slots, np.float32)
         self._min_p = np.zeros(num_slots, np.float32)
         self._num_logprobs = np.full(num_slots, NO_LOGPROBS, np.int64)
+        self._draws_plainly = np.zeros(num_slots, np.bool_)
+        self._num_output = np.zeros(num_slots, np.int64)
+        self._uniforms = UniformTable(num_slots)
         self._requests: dict[int, RequestSampling] = {}
+        self._histories: dict[int, TokenHistory] = {}
+        self._drawn: tuple[NDArray[np.int64], DrawInputs] | None = None
+        """The slots that were last asked for by `draw`, and its answer; None once any slot has changed."""
 
     def add(
         self,
@@ -121,72 +114,89 @@ class SamplingTable:
         stop_token_ids: Sequence[int],
     ) -> None:
         """Fill a slot. `output` are tokens generated before a preemption or restart."""
-        seed = _seed_of(request_id) if params.seed is None else params.seed
+        self._drawn = None
         history = TokenHistory(prompt, output) if _penalizes(params) else None
+        if history is not None:
+            self._histories[slot] = history
         banned = np.unique(np.array(stop_token_ids, np.int64))
         # An id that the head does not have cannot be sampled: nothing to hold back, and no reason to fail the batch.
         banned = banned[banned < self._vocab_size]
-        self._requests[slot] = RequestSampling(params, seed, history, len(output), banned)
+        self._requests[slot] = RequestSampling(params, history, banned)
+        self._num_output[slot] = len(output)
+        self._uniforms.set_seed(slot, _seed_of(request_id) if params.seed is None else params.seed)
         self._temperature[slot] = 0.0 if params.greedy else params.temperature
         self._top_k[slot] = max(0, params.top_k)
         self._top_p[slot] = params.top_p
         self._min_p[slot] = params.min_p
         self._num_logprobs[slot] = self._count(params.logprobs)
+        self._draws_plainly[slot] = params.draws_plainly
 
     def remove(self, slot: int) -> None:
         """Drop a slot's state."""
         del self._requests[slot]
+        self._histories.pop(slot, None)
+        self._drawn = None
 
-    def append_each(self, slots: Sequence[int], token_ids: Sequence[int]) -> None:
-        """Note one token that was sampled for each of several slots."""
-        for slot, token in zip(slots, token_ids, strict=True):
-            request = self._requests[slot]
-            request.num_output += 1
-            if request.history is not None:
-                request.history.append(token)
+    def append_each(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
+        """Note one token that was sampled for each of several distinct slots."""
+        self._num_output[slots] += 1
+        if self._histories:
+            for slot, token in zip(slots.tolist(), token_ids.tolist(), strict=True):
+                if slot in self._histories:
+                    self._histories[slot].append(token)
 
     def num_prompt_logprobs(self, slot: int) -> int:
         """Top log probabilities wanted for prompt tokens, or `NO_LOGPROBS`."""
         return self._count(self._requests[slot].params.prompt_logprobs)
 
+    def draws_plainly(self, slots: NDArray[np.int64]) -> bool:
+        """Whether each of `slots` draws plainly (`SamplingParams.draws_plainly`)."""
+        return bool(self._draws_plainly[slots].all())
+
     def batch(self, slots: NDArray[np.int64]) -> SamplingBatch:
         """The rows of `slots`, in that order."""
         temperature = self._temperature[slots]
         all_greedy = not temperature.any()
-        requests = [self._requests[slot] for slot in slots.tolist()]
-        edited = [(row, request) for row, request in enumerate(requests) if request.edits_logits]
+        requests = [(row, self._requests[slot]) for row, slot in enumerate(slots.tolist())]
         return SamplingBatch(
             all_greedy,
             torch.from_numpy(temperature),
             torch.from_numpy(self._top_k[slots]),
             torch.from_numpy(self._top_p[slots]),
             torch.from_numpy(self._min_p[slots]),
-            _uniforms([] if all_greedy else requests),
+            torch.from_numpy(np.empty(0) if all_greedy else self._next_uniforms(slots)),
             self._num_logprobs[slots].tolist(),
-            _bias(edited),
-            _banned(edited),
-            _penalties(edited),
+            _bias(requests),
+            _banned(requests, self._num_output[slots].tolist()),
+            _penalties(requests),
         )
 
-    def draw(self, slots: NDArray[np.int64], steps: int) -> DrawInputs:
-        """What several decode steps of `slots` need, for requests that draw plainly (`SamplingParams.draws_plainly`)."""
-        requests = [self._requests[slot] for slot in slots.tolist()]
-        temperature = self._temperature[slots]
-        stops = [request.banned for request in requests]
+    def draw(self, slots: NDArray[np.int64]) -> DrawInputs:
+        """How decode steps of `slots` draw, where `draws_plainly(slots)`; made once for as long as the slots stay."""
+        if self._drawn is None or not np.array_equal(self._drawn[0], slots):
+            self._drawn = slots, self._make_draw(slots)
+        return self._drawn[1]
+
+    def uniforms(self, slots: NDArray[np.int64], steps: int) -> torch.Tensor:
+        """[steps, R] float64: the numbers that the next steps of `slots` draw with, used by those that are not greedy."""
+        return torch.from_numpy(np.stack([self._next_uniforms(slots, ahead) for ahead in range(steps)]))
+
+    def _make_draw(self, slots: NDArray[np.int64]) -> DrawInputs:
+        stops = [self._requests[slot].banned for slot in slots.tolist()]
         starts = np.zeros(len(stops) + 1, np.int64)
         np.cumsum([len(ids) for ids in stops], out=starts[1:])
-        uniforms = None
-        if temperature.any():
-            uniforms = torch.stack([_uniforms(requests, ahead) for ahead in range(steps)])
         return DrawInputs(
-            torch.from_numpy(temperature),
+            torch.from_numpy(self._temperature[slots]),
             torch.from_numpy(self._top_k[slots]),
             torch.from_numpy(self._top_p[slots]),
             torch.from_numpy(self._min_p[slots]),
-            uniforms,
             torch.from_numpy(np.concatenate(stops)),
             torch.from_numpy(starts),
         )
+
+    def _next_uniforms(self, slots: NDArray[np.int64], ahead: int = 0) -> NDArray[np.float64]:
+        """[R] the numbers that `slots` draw with, `ahead` tokens from now."""
+        return self._uniforms.at(slots, self._num_output[slots] + ahead)
 
     def _count(self, wanted: int | None) -> int:
         if wanted is None:
@@ -194,31 +204,22 @@ class SamplingTable:
         return self._vocab_size if wanted < 0 else min(wanted, self._vocab_size)
 
 
-def _uniforms(requests: Sequence[RequestSampling], ahead: int = 0) -> torch.Tensor:
-    """[R] the numbers that the requests draw with, `ahead` tokens from now."""
-    numbers = [
-        0.0 if request.params.greedy else request.uniforms.at(request.num_output + ahead)
-        for request in requests
-    ]
-    return torch.from_numpy(np.array(numbers, np.float64))
-
-
-def _bias(edited: Sequence[tuple[int, RequestSampling]]) -> Entries | None:
-    rows = [(row, *request.bias) for row, request in edited if len(request.bias[0])]
+def _bias(requests: Sequence[tuple[int, RequestSampling]]) -> Entries | None:
+    rows = [(row, *request.bias) for row, request in requests if len(request.bias[0])]
     return gather_entries(rows) if rows else None
 
 
-def _banned(edited: Sequence[tuple[int, RequestSampling]]) -> Entries | None:
+def _banned(requests: Sequence[tuple[int, RequestSampling]], num_output: Sequence[int]) -> Entries | None:
     rows = [
         (row, request.banned, np.zeros(len(request.banned), np.float32))
-        for row, request in edited
-        if request.bans
+        for row, request in requests
+        if request.bans(num_output[row])
     ]
     return gather_entries(rows) if rows else None
 
 
-def _penalties(edited: Sequence[tuple[int, RequestSampling]]) -> Penalties | None:
-    rows = [item for row, request in edited if (item := request.penalty_row(row)) is not None]
+def _penalties(requests: Sequence[tuple[int, RequestSampling]]) -> Penalties | None:
+    rows = [item for row, request in requests if (item := request.penalty_row(row)) is not None]
     return gather_penalties(rows) if rows else None
 
 

@@ -83,26 +83,23 @@ class InputBatch:
             OctavoError: the plan names an unknown request, or schedules tokens that are not known or have no page.
         """
         request_ids = list(plan.num_scheduled_tokens)
-        slots = np.array([self._slot(request_id) for request_id in request_ids], np.int64)
+        slots = self._slots(request_ids)
         counts = np.fromiter(plan.num_scheduled_tokens.values(), np.int64, len(slots))
         start = self.num_computed[slots]
         end = start + counts
         self._check(request_ids, slots, end, plan.num_steps - 1)
-        query_start = np.zeros(len(slots) + 1, np.int64)
-        np.cumsum(counts, out=query_start[1:])
-        rows = np.repeat(slots, counts)
-        positions = np.arange(query_start[-1]) + np.repeat(start - query_start[:-1], counts)
-        query_start_32 = query_start.astype(np.int32)
+        spread = _one_token_each if len(slots) == int(counts.sum()) else _spread
+        rows, positions, query_start = spread(slots, start, counts)
         return PreparedStep(
             request_ids,
             slots,
             start,
-            query_start_32,
+            query_start,
             np.flatnonzero(end == self.tokens.lengths[slots]),
             torch.from_numpy(self.tokens.values[rows, positions].astype(np.int64)),
             torch.from_numpy(positions),
             AttentionMetadata(
-                torch.from_numpy(query_start_32),
+                torch.from_numpy(query_start),
                 torch.from_numpy(end.astype(np.int32)),
                 tuple(
                     self._group(table, slots, rows, positions, int(end.max(initial=1)) + plan.num_steps - 1)
@@ -124,7 +121,7 @@ class InputBatch:
     def append(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
         """Add one sampled token to each of several requests."""
         self.tokens.append_each(slots, token_ids)
-        self.sampling.append_each(slots.tolist(), token_ids.tolist())
+        self.sampling.append_each(slots, token_ids)
 
     def _group(
         self,
@@ -179,8 +176,33 @@ class InputBatch:
             self.sampling.remove(slot)
             self._free.append(slot)
 
+    def _slots(self, request_ids: list[str]) -> NDArray[np.int64]:
+        known = self._slot_of
+        try:
+            return np.array([known[request_id] for request_id in request_ids], np.int64)
+        except KeyError:
+            return np.array([self._slot(request_id) for request_id in request_ids], np.int64)  # raises
+
     def _slot(self, request_id: str) -> int:
         slot = self._slot_of.get(request_id)
         if slot is None:
             raise OctavoError(f"the plan names request {request_id!r}, which is not in the batch")
         return slot
+
+
+def _spread(
+    slots: NDArray[np.int64], start: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Slot [M] and position [M] of each token, and `query_start` [S+1], of `counts[i]` >= 1 tokens from `start[i]` on."""
+    query_start = np.zeros(len(slots) + 1, np.int64)
+    np.cumsum(counts, out=query_start[1:])
+    positions = np.arange(query_start[-1]) + np.repeat(start - query_start[:-1], counts)
+    return np.repeat(slots, counts), positions, query_start.astype(np.int32)
+
+
+def _one_token_each(
+    slots: NDArray[np.int64], start: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """`_spread` where every count is 1. The positions are a copy: decode steps advance them."""
+    del counts
+    return slots, start.copy(), np.arange(len(slots) + 1, dtype=np.int32)

@@ -77,7 +77,7 @@ class ModelRunner:
         if not plan.num_scheduled_tokens:
             return StepOutput(step_id=plan.step_id, results=[])
         step = self.batch.prepare(plan)
-        if plan.num_steps > 1 and (results := self._decode_ahead(step, plan.num_steps)):
+        if self._decodes_plainly(step) and (results := self._decode(step, plan.num_steps)):
             return StepOutput(step_id=plan.step_id, results=results)
         hidden = self.forward(step)
         self.batch.advance(step)
@@ -92,14 +92,22 @@ class ModelRunner:
             ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
         )
 
-    def _decode_ahead(self, step: PreparedStep, num_steps: int) -> list[RequestStep]:
-        """Up to `num_steps` decode steps at once; empty where that is not possible, or where the first one fails."""
-        model, count = self.model, len(step.slots)
-        if not isinstance(model, RecordedModel) or count > model.max_decode_seqs:
+    def _decodes_plainly(self, step: PreparedStep) -> bool:
+        """Whether every request is there for its last known token, and wants nothing but the next one's id."""
+        count = len(step.slots)
+        decodes = count == len(step.sampled) == len(step.token_ids)
+        return decodes and self.batch.sampling.draws_plainly(step.slots)
+
+    def _decode(self, step: PreparedStep, num_steps: int) -> list[RequestStep]:
+        """Up to `num_steps` decode steps in one call; empty where that is not possible, or where the first one fails."""
+        model = self.model
+        if not isinstance(model, RecordedModel) or len(step.slots) > model.max_decode_seqs:
             return []
-        draw = self.batch.sampling.draw(step.slots, num_steps)
+        sampling = self.batch.sampling
+        draw = sampling.draw(step.slots)
+        uniforms = None if draw.all_greedy else sampling.uniforms(step.slots, num_steps)
         batch = ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
-        tokens = model.decode(batch, draw, self.kv.layout.block_size, num_steps).numpy()
+        tokens = model.decode(batch, draw, uniforms, self.kv.layout.block_size, num_steps).numpy()
         if not len(
             tokens
         ):  # nothing was advanced: the step is run again the plain way, which says what is wrong

@@ -63,11 +63,25 @@ class RecordedModel:
         unused = self._logits_of.attention
         return self._head.run(StepInputs(rows, rows, unused.query_start, unused.seq_lens, ()))
 
-    def decode(self, batch: ForwardBatch, draw: DrawInputs, block_size: int, steps: int) -> torch.Tensor:
+    def decode(
+        self,
+        batch: ForwardBatch,
+        draw: DrawInputs,
+        uniforms: torch.Tensor | None,
+        block_size: int,
+        steps: int,
+    ) -> torch.Tensor:
         """Several decode steps without coming back to Python: token ids [steps done, S]; see `ops.decode`."""
         self._decoder.reach(int(batch.positions.numpy().max()) + steps - 1)
         return decode(
-            self._body.program, self._head.program, self._head.output, _inputs(batch), draw, block_size, steps
+            self._body.program,
+            self._head.program,
+            self._head.output,
+            _inputs(batch),
+            draw,
+            uniforms,
+            block_size,
+            steps,
         )
 
     @property
