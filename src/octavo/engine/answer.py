@@ -50,12 +50,13 @@ class Answer:
         ids = output.new_token_ids
         reason = output.finish_reason
         # The token that stopped the answer belongs to its ids, but its spelling not to its text.
-        silent = len(ids) - 1 if reason is FinishReason.STOP and not self._keeps_stop else len(ids)
-        for position, token in enumerate(ids):
-            self._add_token(output, position, token)
-            if position < silent and self._detokenizer.push(token):
-                self._stop_at_string()
-                return
+        spelled = ids[:-1] if reason is FinishReason.STOP and not self._keeps_stop else ids
+        taken = self._detokenizer.push(spelled)
+        if self._detokenizer.matched is not None:
+            self._add_tokens(ids[:taken], output)
+            self._stop_at_string()
+            return
+        self._add_tokens(ids, output)
         if reason is not None:
             self.end(reason, output.stop_reason)
 
@@ -83,12 +84,12 @@ class Answer:
             stop_reason=self.stop_reason,
         )
 
-    def _add_token(self, output: EngineOutput, position: int, token: int) -> None:
-        self.token_ids.append(token)
+    def _add_tokens(self, ids: list[int], output: EngineOutput) -> None:
+        self.token_ids += ids
         if self._wants_logprobs and output.new_logprobs is not None:
-            found = output.new_logprobs[position]
-            self._logprobs.append(self._logprob_decoder.position(found))
-            self._cumulative_logprob += found.logprobs[0]
+            for found in output.new_logprobs[: len(ids)]:
+                self._logprobs.append(self._logprob_decoder.position(found))
+                self._cumulative_logprob += found.logprobs[0]
 
     def _stop_at_string(self) -> None:
         self.finish_reason, self.stop_reason = FinishReason.STOP, self._detokenizer.matched

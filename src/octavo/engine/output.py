@@ -34,11 +34,12 @@ class OpenRequest:
             self.prompt_logprobs = PromptLogprobs(tokenizer, request.prompt_token_ids)
         self.error: OctavoError | None = None
         self._prompt_logprobs_sent = False
+        self._num_running = len(self.answers)
 
     @property
     def finished(self) -> bool:
         """Whether every answer is ended."""
-        return all(answer.ended for answer in self.answers)
+        return not self._num_running
 
     @property
     def open_ids(self) -> list[str]:
@@ -50,10 +51,13 @@ class OpenRequest:
         if output.events:
             self.metrics.queued_time = self.metrics.queued_time or output.events.get("queued")
             self.metrics.scheduled_time = self.metrics.scheduled_time or output.events.get("scheduled")
-        self.num_cached_tokens = max(self.num_cached_tokens, output.num_cached_tokens)
+        if output.num_cached_tokens > self.num_cached_tokens:
+            self.num_cached_tokens = output.num_cached_tokens
         if output.new_prompt_logprobs and self.prompt_logprobs is not None:
             self.prompt_logprobs.extend(output.new_prompt_logprobs)
         answer.take(output)
+        if answer.ended:
+            self._num_running -= 1
         return answer.ended
 
     def end(self, reason: FinishReason, error: OctavoError | None = None) -> None:
@@ -62,6 +66,7 @@ class OpenRequest:
         for answer in self.answers:
             if not answer.ended:
                 answer.end(reason)
+        self._num_running = 0
 
     def news(self) -> RequestOutput | None:
         """What to hand out now, by the request's output kind; None: nothing yet."""
@@ -159,15 +164,15 @@ class OutputProcessor:
         """Take in what an engine sent; unknown ids (aborted meanwhile) are ignored."""
         done = ProcessedStep()
         done.stats.scheduler = step.stats
-        touched: dict[str, OpenRequest] = {}
+        touched: dict[OpenRequest, None] = {}
         for output in step.outputs:
             found = self._answers.get(output.request_id)
             if found is None:
                 continue
             opened, answer = found
-            touched[opened.request.request_id] = opened
+            touched[opened] = None
             self._take(opened, answer, output, done)
-        for opened in touched.values():
+        for opened in touched:
             self._hand_out(opened, done)
         return done
 

@@ -35,20 +35,24 @@ class TokenStream:
 
     def push(self, token_id: int) -> str:
         """The text that a token settles; often its own, sometimes none. An id without a token has none."""
-        if token_id in self._skipped:
-            return ""
-        if self._begun:
-            return self._utf8.decode(self._pieces.piece(token_id))
-        self._begun = True
-        return self._utf8.decode(self._pieces.first_piece(token_id))
+        return self._utf8.decode(self._piece(token_id))
 
     def push_all(self, token_ids: Iterable[int]) -> str:
-        """The text that several tokens settle."""
-        return "".join(map(self.push, token_ids))
+        """The text that several tokens settle, for less than `push` of each would cost."""
+        return self._utf8.decode(b"".join(map(self._piece, token_ids)))
 
     def finish(self) -> str:
         """No more tokens: bytes of a character that never became whole are U+FFFD."""
         return self._utf8.decode(b"", final=True)
+
+    def _piece(self, token_id: int) -> bytes:
+        """The bytes that a token adds."""
+        if token_id in self._skipped:
+            return b""
+        if self._begun:
+            return self._pieces.piece(token_id)
+        self._begun = True
+        return self._pieces.first_piece(token_id)
 
     def _start_after(self, prompt_token_ids: Sequence[int]) -> None:
         tail = b""

@@ -120,6 +120,16 @@ def test_characters_are_never_split() -> None:
     assert all("\ufffd" not in answer.text for answer in front.answers)
 
 
+@KINDS
+@pytest.mark.parametrize("step", [1, 7, 64, 1000])
+def test_a_long_text_is_whole_however_often_it_is_looked_at(kind: RequestOutputKind, step: int) -> None:
+    """Tokens are decoded in batches where nobody looks at the text."""
+    text = "an 🙂 é, " * 35
+    front = Front(output_kind=kind, max_tokens=500)
+    front.feed_text(text, step=step)
+    assert text_of(front, kind) == text
+
+
 def test_an_answer_cut_inside_a_character_ends_the_same_in_all_modes() -> None:
     """A16."""
     texts = set()

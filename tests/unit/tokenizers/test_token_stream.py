@@ -40,6 +40,18 @@ ids_of_pieces = st.lists(st.integers(0, len(PIECES) - 1), max_size=30)
 
 
 @STEADY
+@given(ids=ids_of_pieces, size=st.integers(1, 9), skip=st.booleans(), leading_space=st.booleans())
+def test_several_tokens_at_once_settle_what_single_ones_do(
+    ids: list[int], size: int, skip: bool, leading_space: bool
+) -> None:
+    single, several = (TokenStream(make(PIECES, leading_space), skip_special_tokens=skip) for _ in range(2))
+    for start in range(0, len(ids), size):
+        part = ids[start : start + size]
+        assert several.push_all(part) == "".join(map(single.push, part))
+    assert several.finish() == single.finish()
+
+
+@STEADY
 @given(ids=ids_of_pieces, skip=st.booleans(), leading_space=st.booleans())
 def test_deltas_joined_are_the_whole_decode(ids: list[int], skip: bool, leading_space: bool) -> None:
     tokenizer = make(PIECES, leading_space)
