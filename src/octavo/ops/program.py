@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -20,9 +21,9 @@ class PageInputs:
     slot_mapping: torch.Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepInputs:
-    """What differs from step to step. M rows, S sequences."""
+    """What differs from step to step. M rows, S sequences. Serves any number of calls."""
 
     token_ids: torch.Tensor
     """[M] int64, as are the positions."""
@@ -33,6 +34,7 @@ class StepInputs:
     """[S] int32."""
     groups: tuple[PageInputs, ...]
 
+    @cached_property
     def addresses(self) -> tuple[int, int, int, int]:
         """Of the four tensors in order, once their types and shapes are checked."""
         rows, seqs = self.token_ids.shape[0], self.seq_lens.shape[0]
@@ -43,6 +45,7 @@ class StepInputs:
             address("seq_lens", self.seq_lens, torch.int32, (seqs,)),
         )
 
+    @cached_property
     def group_addresses(self) -> list[tuple[int, int, int]]:
         """Of each group's block table, its row stride, and of the slots."""
         rows, seqs = self.token_ids.shape[0], self.seq_lens.shape[0]
@@ -99,10 +102,10 @@ class Program:
     """
 
     def __init__(self, example: StepInputs) -> None:
-        groups = example.group_addresses()
+        groups = example.group_addresses
         self.native = built_module().Program(
             example.token_ids.shape[0],
-            *example.addresses(),
+            *example.addresses,
             [table for table, _, _ in groups],
             [slots for _, _, slots in groups],
         )
@@ -143,4 +146,4 @@ class Program:
 
 def _arguments(inputs: StepInputs) -> tuple[object, ...]:
     rows, seqs = inputs.token_ids.shape[0], inputs.seq_lens.shape[0]
-    return rows, seqs, *inputs.addresses(), inputs.group_addresses()
+    return rows, seqs, *inputs.addresses, inputs.group_addresses

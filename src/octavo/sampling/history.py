@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ class TokenHistory:
         self._counts = np.zeros(len(self._ids), np.float32)
         self._ids[: self._size] = distinct
         self._slot_of = {token: slot for slot, token in enumerate(distinct.tolist())}
-        for token in output:
-            self.append(token)
+        self.extend(output)
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -31,12 +30,13 @@ class TokenHistory:
         """[n] occurrences of each in the output."""
         return self._counts[: self._size]
 
-    def append(self, token: int) -> None:
-        """Count one more output token."""
-        slot = self._slot_of.get(token)
-        if slot is None:
-            slot = self._new_slot(token)
-        self._counts[slot] += 1.0
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Count more output tokens."""
+        for token in tokens:
+            slot = self._slot_of.get(token)
+            if slot is None:
+                slot = self._new_slot(token)
+            self._counts[slot] += 1.0
 
     def _new_slot(self, token: int) -> int:
         if self._size == len(self._ids):

@@ -83,10 +83,10 @@ class UniformTable:
 
     def at(self, slots: NDArray[np.int64], indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """[R] the number of token `indices[i]` of each of several distinct slots."""
-        chunks, offsets = np.divmod(indices, CHUNK)
+        chunks = indices // CHUNK
         stale = self._chunks[slots] != chunks
         if stale.any():
             missing = slots[stale]
             self._numbers[missing] = uniforms(self._seeds[missing], chunks[stale])
             self._chunks[missing] = chunks[stale]
-        return self._numbers[slots, offsets]
+        return self._numbers[slots, indices % CHUNK]

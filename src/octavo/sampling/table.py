@@ -101,7 +101,7 @@ class SamplingTable:
         self._uniforms = UniformTable(num_slots)
         self._requests: dict[int, RequestSampling] = {}
         self._histories: dict[int, TokenHistory] = {}
-        self._drawn: tuple[NDArray[np.int64], DrawInputs] | None = None
+        self._drawn: tuple[NDArray[np.int64], DrawInputs | None] | None = None
         """The slots that were last asked for by `draw`, and its answer; None once any slot has changed."""
 
     def add(
@@ -138,20 +138,16 @@ class SamplingTable:
         self._drawn = None
 
     def append_each(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
-        """Note one token that was sampled for each of several distinct slots."""
-        self._num_output[slots] += 1
+        """Note the tokens [n, R] that were sampled for each of R distinct slots."""
+        self._num_output[slots] += len(token_ids)
         if self._histories:
-            for slot, token in zip(slots.tolist(), token_ids.tolist(), strict=True):
+            for slot, tokens in zip(slots.tolist(), token_ids.T.tolist(), strict=True):
                 if slot in self._histories:
-                    self._histories[slot].append(token)
+                    self._histories[slot].extend(tokens)
 
     def num_prompt_logprobs(self, slot: int) -> int:
         """Top log probabilities wanted for prompt tokens, or `NO_LOGPROBS`."""
         return self._count(self._requests[slot].params.prompt_logprobs)
-
-    def draws_plainly(self, slots: NDArray[np.int64]) -> bool:
-        """Whether each of `slots` draws plainly (`SamplingParams.draws_plainly`)."""
-        return bool(self._draws_plainly[slots].all())
 
     def batch(self, slots: NDArray[np.int64]) -> SamplingBatch:
         """The rows of `slots`, in that order."""
@@ -164,24 +160,34 @@ class SamplingTable:
             torch.from_numpy(self._top_k[slots]),
             torch.from_numpy(self._top_p[slots]),
             torch.from_numpy(self._min_p[slots]),
-            torch.from_numpy(np.empty(0) if all_greedy else self._next_uniforms(slots)),
+            torch.from_numpy(
+                np.empty(0) if all_greedy else self._uniforms.at(slots, self._num_output[slots])
+            ),
             self._num_logprobs[slots].tolist(),
             _bias(requests),
             _banned(requests, self._num_output[slots].tolist()),
             _penalties(requests),
         )
 
-    def draw(self, slots: NDArray[np.int64]) -> DrawInputs:
-        """How decode steps of `slots` draw, where `draws_plainly(slots)`; made once for as long as the slots stay."""
+    def draw(self, slots: NDArray[np.int64]) -> DrawInputs | None:
+        """How decode steps of `slots` draw; None unless all draw plainly (`SamplingParams.draws_plainly`).
+
+        Made once for as long as the slots stay; the caller must not write to `slots` afterwards.
+        """
         if self._drawn is None or not np.array_equal(self._drawn[0], slots):
             self._drawn = slots, self._make_draw(slots)
         return self._drawn[1]
 
     def uniforms(self, slots: NDArray[np.int64], steps: int) -> torch.Tensor:
         """[steps, R] float64: the numbers that the next steps of `slots` draw with, used by those that are not greedy."""
-        return torch.from_numpy(np.stack([self._next_uniforms(slots, ahead) for ahead in range(steps)]))
+        first = self._num_output[slots]
+        if steps == 1:
+            return torch.from_numpy(self._uniforms.at(slots, first)[None])
+        return torch.from_numpy(np.stack([self._uniforms.at(slots, first + ahead) for ahead in range(steps)]))
 
-    def _make_draw(self, slots: NDArray[np.int64]) -> DrawInputs:
+    def _make_draw(self, slots: NDArray[np.int64]) -> DrawInputs | None:
+        if not self._draws_plainly[slots].all():
+            return None
         stops = [self._requests[slot].banned for slot in slots.tolist()]
         starts = np.zeros(len(stops) + 1, np.int64)
         np.cumsum([len(ids) for ids in stops], out=starts[1:])
@@ -193,10 +199,6 @@ class SamplingTable:
             torch.from_numpy(np.concatenate(stops)),
             torch.from_numpy(starts),
         )
-
-    def _next_uniforms(self, slots: NDArray[np.int64], ahead: int = 0) -> NDArray[np.float64]:
-        """[R] the numbers that `slots` draw with, `ahead` tokens from now."""
-        return self._uniforms.at(slots, self._num_output[slots] + ahead)
 
     def _count(self, wanted: int | None) -> int:
         if wanted is None:

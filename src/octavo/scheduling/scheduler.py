@@ -325,7 +325,9 @@ class Scheduler:
                 f"{request.num_computed_tokens} of {len(request.token_ids)} tokens computed"
             )
         self.kv.index_pages(request)
-        prompt_logprobs = self._new_prompt_logprobs(request, start, result.prompt_logprobs)
+        prompt_logprobs = None
+        if result.prompt_logprobs:
+            prompt_logprobs = self._new_prompt_logprobs(request, start, result.prompt_logprobs)
         if not complete:
             return (
                 self._output(request, [], None, prompt_logprobs=prompt_logprobs) if prompt_logprobs else None
@@ -357,10 +359,10 @@ class Scheduler:
         return news
 
     def _new_prompt_logprobs(
-        self, request: Request, start: int, entries: list[TokenLogprobs] | None
+        self, request: Request, start: int, entries: list[TokenLogprobs]
     ) -> list[TokenLogprobs] | None:
         """Of the entries for positions start+1.., those that were not sent before a preemption."""
-        if not entries or not request.wants_prompt_logprobs:
+        if not request.wants_prompt_logprobs:
             return None
         fresh = entries[max(0, request.num_prompt_logprobs - start) :]
         request.num_prompt_logprobs += len(fresh)

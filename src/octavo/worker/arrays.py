@@ -30,11 +30,11 @@ class GrowingTable:
         self.lengths[row] = end
 
     def append_each(self, rows: NDArray[np.int64], items: NDArray[np.int64]) -> None:
-        """Append one item to each of several distinct rows."""
-        ends = self.lengths[rows]
-        self._reserve(int(ends.max(initial=0)) + 1)
-        self.values[rows, ends] = items
-        self.lengths[rows] = ends + 1
+        """Append column i of `items` [n, R] to the i-th of R distinct rows."""
+        ends, count = self.lengths[rows], len(items)
+        self._reserve(int(ends.max(initial=0)) + count)
+        self.values[rows, ends if count == 1 else ends + np.arange(count)[:, None]] = items
+        self.lengths[rows] = ends + count
 
     def _reserve(self, width: int) -> None:
         have = self.values.shape[1]

@@ -5,7 +5,7 @@ Everything a step needs is computed with a fixed number of array operations, how
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,6 +38,13 @@ class PreparedStep:
     positions: torch.Tensor
     """[M] int64."""
     attention: AttentionMetadata
+    room: NDArray[np.int64]
+    """[S] tokens that each request has pages for."""
+
+    @property
+    def decodes(self) -> bool:
+        """Whether every request is there for its last known token only."""
+        return len(self.slots) == len(self.sampled) == self.token_ids.shape[0]
 
     def sampled_rows(self) -> torch.Tensor:
         """[R] int64: the row of the M whose logits give each sampled request's next token."""
@@ -63,9 +70,13 @@ class InputBatch:
         self._block_size = layout.block_size
         self._slot_of: dict[str, int] = {}
         self._free = list(range(max_num_seqs - 1, -1, -1))
+        self._next_step: PreparedStep | None = None
+        """What the next step is if it decodes the same requests again: decode steps have advanced its arrays."""
 
     def update(self, plan: StepPlan) -> None:
         """Take in what changed since the last step: requests that left, came, or got pages."""
+        if plan.released or plan.new_requests:
+            self._next_step = None
         for request_id in plan.released:
             self._remove(request_id)
         for request in plan.new_requests:
@@ -75,19 +86,33 @@ class InputBatch:
             for table, block_ids in zip(self.pages, groups, strict=True):
                 if block_ids:
                     table.extend(slot, block_ids)
+        if plan.new_block_ids and self._next_step is not None:
+            self._next_step = self._with_new_pages(self._next_step)
 
     def prepare(self, plan: StepPlan) -> PreparedStep:
-        """The arrays of a step.
+        """The arrays of a step, valid until the next one is prepared.
 
         Raises:
             OctavoError: the plan names an unknown request, or schedules tokens that are not known or have no page.
         """
         request_ids = list(plan.num_scheduled_tokens)
+        kept, self._next_step = self._next_step, None
+        if (
+            kept is not None
+            and kept.request_ids == request_ids
+            and plan.total_tokens == len(request_ids)
+            and (kept.start + plan.num_steps <= kept.room).all()
+        ):
+            return kept
+        return self._prepare(plan, request_ids)
+
+    def _prepare(self, plan: StepPlan, request_ids: list[str]) -> PreparedStep:
         slots = self._slots(request_ids)
         counts = np.fromiter(plan.num_scheduled_tokens.values(), np.int64, len(slots))
         start = self.num_computed[slots]
         end = start + counts
-        self._check(request_ids, slots, end, plan.num_steps - 1)
+        room = self._room(slots)
+        self._check(request_ids, slots, end, room, plan.num_steps - 1)
         spread = _one_token_each if len(slots) == int(counts.sum()) else _spread
         rows, positions, query_start = spread(slots, start, counts)
         return PreparedStep(
@@ -101,54 +126,75 @@ class InputBatch:
             AttentionMetadata(
                 torch.from_numpy(query_start),
                 torch.from_numpy(end.astype(np.int32)),
-                tuple(
-                    self._group(table, slots, rows, positions, int(end.max(initial=1)) + plan.num_steps - 1)
-                    for table in self.pages
-                ),
+                self._groups(slots, rows, positions),
             ),
+            room,
         )
+
+    def _with_new_pages(self, step: PreparedStep) -> PreparedStep:
+        """A decode step once requests have got pages."""
+        groups = self._groups(step.slots, step.slots, step.start)
+        return replace(step, attention=replace(step.attention, groups=groups), room=self._room(step.slots))
 
     def advance(self, step: PreparedStep) -> None:
         """Note that the step's tokens now have their keys and values."""
         self.num_computed[step.slots] = step.start + np.diff(step.query_start)
 
-    def advance_decode(self, slots: NDArray[np.int64], tokens: NDArray[np.int64]) -> None:
-        """Note that decode steps drew tokens [steps, S], each of which but the last one has its keys and values."""
-        for drawn in tokens:
-            self.append(slots, drawn)
-        self.num_computed[slots] += len(tokens)
+    def advance_decode(self, step: PreparedStep, tokens: NDArray[np.int64]) -> None:
+        """Note that decode steps drew tokens [n, S], each of which but the last one has its keys and values.
+
+        They left token ids, positions, lengths and slots of `step` as those of the step that follows (`ops.decode`).
+        """
+        self.append(step.slots, tokens)
+        self.num_computed[step.slots] += len(tokens)
+        self._next_step = step
 
     def append(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
-        """Add one sampled token to each of several requests."""
+        """Add sampled tokens [n, R] to R requests."""
         self.tokens.append_each(slots, token_ids)
         self.sampling.append_each(slots, token_ids)
+
+    def _groups(
+        self, slots: NDArray[np.int64], rows: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> tuple[GroupMetadata, ...]:
+        """Pages of the requests in `slots` [S], and where the tokens at `positions` [M] of slots `rows` are written."""
+        page, offset = np.divmod(positions, self._block_size)
+        return tuple(self._group(table, slots, rows, page, offset) for table in self.pages)
 
     def _group(
         self,
         table: GrowingTable,
         slots: NDArray[np.int64],
         rows: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        last: int,
+        page: NDArray[np.int64],
+        offset: NDArray[np.int64],
     ) -> GroupMetadata:
-        page, offset = np.divmod(positions, self._block_size)
         blocks = table.values[rows, page].astype(np.int64)
         # Tokens whose page the scheduler did not keep (out of every later window) are not written anywhere.
         slot_mapping = np.where(blocks == 0, -1, blocks * self._block_size + offset)
-        width = -(-last // self._block_size)
+        width = int(table.lengths[slots].max(initial=1))
         return GroupMetadata(torch.from_numpy(table.values[slots, :width]), torch.from_numpy(slot_mapping))
 
+    def _room(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[S] tokens that requests have pages for."""
+        pages: NDArray[np.int64] = np.minimum.reduce([table.lengths[slots] for table in self.pages])
+        return pages * self._block_size
+
     def _check(
-        self, request_ids: list[str], slots: NDArray[np.int64], end: NDArray[np.int64], ahead: int
+        self,
+        request_ids: list[str],
+        slots: NDArray[np.int64],
+        end: NDArray[np.int64],
+        room: NDArray[np.int64],
+        ahead: int,
     ) -> None:
         known = self.tokens.lengths[slots]
-        pages = np.minimum.reduce([table.lengths[slots] for table in self.pages]) * self._block_size
-        wrong = np.flatnonzero((end > known) | (end + ahead > pages))
+        wrong = np.flatnonzero((end > known) | (end + ahead > room))
         if len(wrong):
             first = int(wrong[0])
             raise OctavoError(
                 f"the plan runs request {request_ids[first]!r} up to token {end[first] + ahead}, "
-                f"but {known[first]} tokens are known and {pages[first]} have pages"
+                f"but {known[first]} tokens are known and {room[first]} have pages"
             )
 
     def _add(self, request: NewRequest) -> None:
@@ -203,6 +249,6 @@ def _spread(
 def _one_token_each(
     slots: NDArray[np.int64], start: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """`_spread` where every count is 1. The positions are a copy: decode steps advance them."""
+    """`_spread` where every count is 1. Positions and starts are one array then, also once decode steps advance it."""
     del counts
-    return slots, start.copy(), np.arange(len(slots) + 1, dtype=np.int32)
+    return slots, start, np.arange(len(slots) + 1, dtype=np.int32)

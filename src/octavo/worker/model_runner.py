@@ -52,6 +52,7 @@ class ModelRunner:
         self.kv = KVTensors(layout, num_blocks)
         self.batch = InputBatch(layout, max_num_seqs, vocab_size)
         self._bindings = self.kv.bindings()
+        self._prepared: tuple[PreparedStep, ForwardBatch] | None = None
         self._sampler = Sampler()
         self._rows_at_a_time = max(1, MAX_LOGITS_BYTES // (4 * vocab_size))
 
@@ -77,7 +78,7 @@ class ModelRunner:
         if not plan.num_scheduled_tokens:
             return StepOutput(step_id=plan.step_id, results=[])
         step = self.batch.prepare(plan)
-        if self._decodes_plainly(step) and (results := self._decode(step, plan.num_steps)):
+        if step.decodes and (results := self._decode(step, plan.num_steps)):
             return StepOutput(step_id=plan.step_id, results=results)
         hidden = self.forward(step)
         self.batch.advance(step)
@@ -88,31 +89,31 @@ class ModelRunner:
 
     def forward(self, step: PreparedStep) -> torch.Tensor:
         """Run the model over a prepared step: hidden states [M, H]. Tests watch this method."""
-        return self.model.forward(
-            ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
-        )
+        return self.model.forward(self._forward_batch(step))
 
-    def _decodes_plainly(self, step: PreparedStep) -> bool:
-        """Whether every request is there for its last known token, and wants nothing but the next one's id."""
-        count = len(step.slots)
-        decodes = count == len(step.sampled) == len(step.token_ids)
-        return decodes and self.batch.sampling.draws_plainly(step.slots)
+    def _forward_batch(self, step: PreparedStep) -> ForwardBatch:
+        """What the model gets to see of a step; the same object for the same step."""
+        if self._prepared is None or self._prepared[0] is not step:
+            batch = ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
+            self._prepared = step, batch
+        return self._prepared[1]
 
     def _decode(self, step: PreparedStep, num_steps: int) -> list[RequestStep]:
         """Up to `num_steps` decode steps in one call; empty where that is not possible, or where the first one fails."""
-        model = self.model
+        model, sampling = self.model, self.batch.sampling
         if not isinstance(model, RecordedModel) or len(step.slots) > model.max_decode_seqs:
             return []
-        sampling = self.batch.sampling
         draw = sampling.draw(step.slots)
+        if draw is None:
+            return []
         uniforms = None if draw.all_greedy else sampling.uniforms(step.slots, num_steps)
-        batch = ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
-        tokens = model.decode(batch, draw, uniforms, self.kv.layout.block_size, num_steps).numpy()
+        batch, block_size = self._forward_batch(step), self.kv.layout.block_size
+        tokens = model.decode(batch, draw, uniforms, block_size, num_steps)
         if not len(
             tokens
         ):  # nothing was advanced: the step is run again the plain way, which says what is wrong
             return []
-        self.batch.advance_decode(step.slots, tokens)
+        self.batch.advance_decode(step, tokens)
         return [
             RequestStep(request_id=request_id, token_ids=drawn)
             for request_id, drawn in zip(step.request_ids, tokens.T.tolist(), strict=True)
@@ -141,7 +142,7 @@ class ModelRunner:
             good.append((request, row.token_id))
         if good:
             indices, tokens = np.array(good, np.int64).T
-            self.batch.append(step.slots[indices], tokens)
+            self.batch.append(step.slots[indices], tokens[None])
 
     def _add_prompt_logprobs(
         self, step: PreparedStep, hidden: torch.Tensor, results: list[RequestStep]

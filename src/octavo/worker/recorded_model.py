@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from octavo.attention.metadata import AttentionMetadata, ForwardBatch, GroupMetadata, KVBinding
 from octavo.compilation import StepProgram
@@ -37,6 +39,7 @@ class RecordedModel:
         max_logits_rows: int,
     ) -> None:
         self._decoder = decoder
+        self._decoded: tuple[ForwardBatch, StepInputs] | None = None
         example = _example(max_tokens, kv, num_groups)
         self._body = StepProgram(lambda: decoder.hidden_states(example), _inputs(example))
         self._logits_of = _example(max_logits_rows, kv, 0)  # its token ids stand for the rows that are wanted
@@ -70,19 +73,25 @@ class RecordedModel:
         uniforms: torch.Tensor | None,
         block_size: int,
         steps: int,
-    ) -> torch.Tensor:
+    ) -> NDArray[np.int64]:
         """Several decode steps without coming back to Python: token ids [steps done, S]; see `ops.decode`."""
         self._decoder.reach(int(batch.positions.numpy().max()) + steps - 1)
         return decode(
             self._body.program,
             self._head.program,
             self._head.output,
-            _inputs(batch),
+            self._decode_inputs(batch),
             draw,
             uniforms,
             block_size,
             steps,
         )
+
+    def _decode_inputs(self, batch: ForwardBatch) -> StepInputs:
+        """Made once for as long as the same batch comes back: each call leaves its tensors as the next step's."""
+        if self._decoded is None or self._decoded[0] is not batch:
+            self._decoded = batch, _inputs(batch)
+        return self._decoded[1]
 
     @property
     def max_decode_seqs(self) -> int:

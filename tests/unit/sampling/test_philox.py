@@ -64,7 +64,9 @@ def test_neighbours_at_other_tokens_change_nothing() -> None:
         table.set_seed(slot, seed)
     starts = np.array([0, CHUNK - 2, 3 * CHUNK + 5])
     for step in range(5):
-        alone = [numbers_of(seed, indices=[start + step])[0][0] for seed, start in zip(seeds, starts, strict=True)]
+        alone = [
+            numbers_of(seed, indices=[start + step])[0][0] for seed, start in zip(seeds, starts, strict=True)
+        ]
         assert table.at(slots, starts + step).tolist() == alone
 
 

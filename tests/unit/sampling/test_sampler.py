@@ -144,7 +144,7 @@ def test_history_appended_equals_history_given() -> None:
     prompt, output = rng.integers(0, 40, 30).tolist(), rng.integers(0, 4000, 900).tolist()
     grown = TokenHistory(prompt)
     for token in output:
-        grown.append(token)
+        grown.extend([token])
     given = TokenHistory(prompt, output)
     assert dict(zip(grown.ids.tolist(), grown.counts.tolist(), strict=True)) == dict(
         zip(given.ids.tolist(), given.counts.tolist(), strict=True)

@@ -150,8 +150,10 @@ class KVManager:
 
     def index_pages(self, request: Request) -> None:
         """Let others find the pages whose tokens are all computed by now."""
+        if not self.enable_prefix_caching:
+            return
         num_full = request.num_computed_tokens // self.block_size
-        if not self.enable_prefix_caching or num_full <= request.num_indexed_pages:
+        if num_full <= request.num_indexed_pages:
             return
         self._hasher.extend(request.page_hashes, request.token_ids, num_full)
         for page in range(request.num_indexed_pages, num_full):
