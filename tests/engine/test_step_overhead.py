@@ -12,7 +12,6 @@ from tests.assets import smollm2_gguf
 from octavo import LLM, SamplingParams
 from octavo.ops import program
 from octavo.ops.dispatch import built_module
-from octavo.worker import recorded_model
 
 
 def test_it_prints_a_line_for_each_kind(
@@ -28,7 +27,7 @@ def test_it_prints_a_line_for_each_kind(
 
 
 def native_places() -> list[Any]:
-    return [program.Program.run, recorded_model.decode, built_module().argmax, built_module().sample]
+    return [program.Program.run, *(getattr(built_module(), name) for name in ("decode", "argmax", "sample"))]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
