@@ -174,9 +174,10 @@ class SamplingTable:
 
         Made once for as long as the slots stay; the caller must not write to `slots` afterwards.
         """
-        if self._drawn is None or not np.array_equal(self._drawn[0], slots):
-            self._drawn = slots, self._make_draw(slots)
-        return self._drawn[1]
+        drawn = self._drawn
+        if drawn is None or not (drawn[0] is slots or np.array_equal(drawn[0], slots)):
+            drawn = self._drawn = slots, self._make_draw(slots)
+        return drawn[1]
 
     def uniforms(self, slots: NDArray[np.int64], steps: int) -> torch.Tensor:
         """[steps, R] float64: the numbers that the next steps of `slots` draw with, used by those that are not greedy."""
