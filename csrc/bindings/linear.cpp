@@ -3,9 +3,11 @@
 #include "bindings/linear.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "octavo/kernel_table.h"
@@ -141,6 +143,12 @@ nb::list format_names() {
   return names;
 }
 
+void set_num_threads(int n, ThreadPlaces::Cpus cpus, std::vector<int> threads_per_node) {
+  if (!cpus.empty() && cpus.size() != size_t(n)) throw std::invalid_argument("each thread needs a place");
+  const nb::gil_scoped_release release;
+  ThreadPool::instance().set_num_threads(n, {std::move(cpus), std::move(threads_per_node)});
+}
+
 }  // namespace
 
 void bind_linear(nb::module_& m) {
@@ -156,10 +164,7 @@ void bind_linear(nb::module_& m) {
   m.def("read_rows", &read_rows);
   m.def("dequantise", &dequantise);
   m.def("format_names", &format_names);
-  m.def("set_num_threads", [](int n) {
-    const nb::gil_scoped_release release;
-    ThreadPool::instance().set_num_threads(n);
-  });
+  m.def("set_num_threads", &set_num_threads);
   m.def("num_threads", [] { return ThreadPool::instance().num_threads(); });
   m.def("isa", &isa_name);
   m.def("available_isas", &available);

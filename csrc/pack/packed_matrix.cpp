@@ -224,12 +224,11 @@ template <class F>
 void PackedMatrix::fill_panels(F&& pack_panel) {
   const Packer& packer = kPackers[format_];
   std::atomic<float> largest = 0.0f;
-  ThreadPool::instance().parallel_for(panels(), 4, [&](int64_t begin, int64_t end, int) {
+  ThreadPool::instance().parallel_for_owners(panels(), kOwnedPanels, [&](int64_t begin, int64_t end, int) {
     float found = 0.0f;
     for (int64_t panel = begin; panel < end; ++panel) {
       uint8_t* to = memory_.get() + panel * view_.panel_bytes;
-      memset(to, 0,
-             size_t(view_.panel_bytes));  // padding, and first touch by the thread that will compute with it
+      memset(to, 0, size_t(view_.panel_bytes));  // padding, and first touch by an owner
       const int64_t first = panel * kPanelRows;
       pack_panel(to, first, int(std::min<int64_t>(kPanelRows, view_.rows - first)));
       found = std::max(found, packer.largest(to, view_.cols));

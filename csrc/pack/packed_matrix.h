@@ -37,6 +37,10 @@ struct GroupSource {
   const uint8_t* zeros;
 };
 
+// Threads own panels (ThreadPool::share_begin) in groups of so many: they fill them, so that they lie in the
+// memory of the node that reads them.
+inline constexpr int64_t kOwnedPanels = 4;
+
 class PackedMatrix {
  public:
   // Allocates memory; `fill` sets all of it. Throws std::bad_alloc.

@@ -19,15 +19,24 @@ constexpr size_t kLine = 64;
 
 size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Starts at a huge page, and asks for huge pages where it fills them.
+// Starts at a huge page, and asks for huge pages where it fills them. Nobody has written to it yet: pages of
+// a mapping come to the NUMA node of the thread that does first, where an allocator may hand out used ones.
+#if defined(__linux__)
+std::shared_ptr<uint8_t> huge_pages(size_t bytes) {
+  const size_t size = bytes + kHugePage;
+  void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  uint8_t* p = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(mapped), kHugePage));
+  madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
+  return {p, [mapped, size](uint8_t*) { munmap(mapped, size); }};
+}
+#else
 std::shared_ptr<uint8_t> huge_pages(size_t bytes) {
   void* p = nullptr;
   if (posix_memalign(&p, kHugePage, bytes) != 0) throw std::bad_alloc();
-#if defined(__linux__)
-  madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only: 4 KiB pages work too
-#endif
   return {static_cast<uint8_t*>(p), [](uint8_t* memory) { free(memory); }};
 }
+#endif
 
 }  // namespace
 

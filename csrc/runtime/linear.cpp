@@ -22,7 +22,7 @@ void quantise(RowForm form, ActivationRows& a, Workspace& workspace) {
 struct Part {
   LinearArgs args;
   Format format;
-  int64_t panels;
+  int64_t first, panels;
 };
 
 constexpr int64_t kMinChunkRows = 48;  // a multiple of every tile height
@@ -51,7 +51,7 @@ struct Job {
       const int64_t from = std::max(begin - first, int64_t(0)), to = std::min(end - first, parts[i].panels);
       if (from >= to) continue;
       const LinearArgs args = rows_of(parts[i].args, chunk);
-      kernels().linear.linear[parts[i].format](args, from, to);
+      kernels().linear.linear[parts[i].format](args, parts[i].first + from, parts[i].first + to);
     }
   }
 
@@ -97,6 +97,36 @@ int32_t common_shift(const PackedMatrix* const* weights, int count) {
 }
 
 constexpr int kMaxParts = 16;
+
+// Parts, cut where the threads of another NUMA node begin: a node's threads then meet its own memory, since
+// each weight was dealt out to the nodes on its own.
+class Cuts {
+ public:
+  Cuts(const Part* parts, int count, const ThreadPool& pool) : begin_(parts), count_(count) {
+    if (pool.num_nodes() == 1 || count * pool.num_nodes() > kMost) return;
+    begin_ = cuts_;
+    count_ = 0;
+    for (int node = 0; node < pool.num_nodes(); ++node) {
+      for (int i = 0; i < count; ++i) cuts_[count_++] = part_of_node(parts[i], node, pool);
+    }
+  }
+  const Part* begin() const { return begin_; }
+  int count() const { return count_; }
+
+ private:
+  static constexpr int kMost = 64;
+
+  static Part part_of_node(Part part, int node, const ThreadPool& pool) {
+    part.first = pool.share_begin(part.panels, kOwnedPanels, pool.first_thread_of(node));
+    part.panels = pool.share_begin(part.panels, kOwnedPanels, pool.first_thread_of(node + 1)) - part.first;
+    return part;
+  }
+
+  const Part* begin_;
+  int count_;
+  Part cuts_[kMost];
+};
+
 constexpr int64_t kMinUnitBytes = 32 * 1024;
 
 }  // namespace
@@ -105,7 +135,7 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
             const float* bias, float* out, int64_t out_stride) {
   static Workspace workspaces[kRowFormCount];
   ThreadPool& pool = ThreadPool::instance();
-  const auto lock = pool.exclusive();
+  const auto turn = pool.exclusive();
   for (; count > kMaxParts;
        ++weights, --count) {  // never seen in a model; one at a time keeps the arrays fixed
     linear(x, x_stride, rows, weights, 1, bias, out, out_stride);
@@ -122,13 +152,15 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
     const RowForm form = row_form(w.format());
     if (kernels().linear.quantise[form] != nullptr && forms[form].blocks == nullptr)
       quantise(form, forms[form], workspaces[form]);
-    parts[i] = {{w.view(), forms[form], out, out_stride, bias}, w.format(), w.panels()};
+    parts[i] = {{w.view(), forms[form], out, out_stride, bias}, w.format(), 0, w.panels()};
     out += w.rows();
     if (bias != nullptr) bias += w.rows();
     panels += w.panels();
     bytes += w.nbytes();
   }
-  const Job job = {parts, count, panels, rows, rows_per_chunk(rows, panels, pool.num_threads())};
+  const Cuts cuts(parts, count, pool);
+  const Job job = {cuts.begin(), cuts.count(), panels, rows,
+                   rows_per_chunk(rows, panels, pool.num_threads())};
   // A unit should be worth waking a thread: some weights to read, or some rows to multiply.
   const int64_t unit = std::max<int64_t>(1, bytes / panels * std::min<int64_t>(job.chunk_rows, 16));
   const RowForm form = row_form(weights[0]->format());

@@ -82,17 +82,36 @@ void ThreadPool::after_fork_in_child() {
   // Handles of threads that live in the parent only: neither join nor detach may touch them, so they leak.
   new std::vector<std::thread>(std::move(workers_));
   workers_.clear();
+  turns_ = 0;
   threads_ = 1;
+  places_ = {};
+  node_starts_ = {0, 1};
   gate_ = 0;
   sleepers_ = 0;
   waiting_ = 0;
 }
 
-void ThreadPool::set_num_threads(int n) {
+ThreadPool::Turn::Turn(ThreadPool& pool) : pool_(pool) {
+  pool.mutex_.lock();
+  if (++pool.turns_ > 1 || pool.places_.cpus.empty()) return;
+  pool.callers_own_ = CpuMask::current();
+  CpuMask(pool.places_.cpus[0]).apply();
+}
+
+ThreadPool::Turn::~Turn() {
+  if (--pool_.turns_ == 0 && !pool_.places_.cpus.empty()) pool_.callers_own_.apply();
+  pool_.mutex_.unlock();
+}
+
+void ThreadPool::set_num_threads(int n, ThreadPlaces places) {
   std::lock_guard lock(mutex_);
   n = std::clamp(n, 1, 256);
-  if (n == threads_) return;
+  if (n == threads_ && places == places_) return;
   stop_workers();
+  places_ = std::move(places);
+  node_starts_ = {0};
+  for (const int threads : places_.threads_per_node) node_starts_.push_back(node_starts_.back() + threads);
+  if (node_starts_.back() != n) node_starts_ = {0, n};
   start_workers(n);
 }
 
@@ -116,6 +135,7 @@ void ThreadPool::start_workers(int n) {
 }
 
 void ThreadPool::work(int thread, uint32_t seen) {
+  if (!places_.cpus.empty()) CpuMask(places_.cpus[size_t(thread)]).apply();
   for (;;) {
     wait_for_change(epoch_, seen, sleepers_, kRegionSpins);
     seen = epoch_.load();
@@ -154,7 +174,7 @@ void ThreadPool::close() {
 }
 
 void ThreadPool::run(Region region) {
-  const auto lock = exclusive();
+  const auto turn = exclusive();
   if (threads_ == 1) return region(0);
   region_ = &region;
   gate_.store(uint64_t(epoch_.load() + 1) << 32 | kOpen, std::memory_order_release);
@@ -163,10 +183,26 @@ void ThreadPool::run(Region region) {
   close();
 }
 
-// Own share first, then what others have left.
-void ThreadPool::take_shares(int thread, int64_t piece, const Range& range) {
-  for (int i = 0; i < threads_; ++i) {
-    Share& share = shares_[size_t((thread + i) % threads_)];
+int64_t ThreadPool::share_begin(int64_t units, int64_t grain, int thread) const {
+  const int64_t grains = (units + grain - 1) / grain;
+  return std::min(units, grains * thread / threads_ * grain);
+}
+
+// Returns the size of the pieces that shares are taken in.
+int64_t ThreadPool::cut_shares(int64_t units, int64_t grain) {
+  int64_t begin = 0;
+  for (int thread = 0; thread < threads_; ++thread) {
+    Share& share = shares_[size_t(thread)];
+    share.next.store(begin, std::memory_order_relaxed);
+    share.end = begin = share_begin(units, grain, thread + 1);
+  }
+  return std::max<int64_t>(1, (units + grain - 1) / grain / (kPieces * threads_)) * grain;
+}
+
+// Own share first, then what the others of [first, last) have left.
+void ThreadPool::take_shares(int thread, int first, int last, int64_t piece, const Range& range) {
+  for (int i = 0; i < last - first; ++i) {
+    Share& share = shares_[size_t(first + (thread - first + i) % (last - first))];
     while (share.next.load(std::memory_order_relaxed) < share.end) {
       const int64_t begin = share.next.fetch_add(piece, std::memory_order_relaxed);
       if (begin < share.end) range(begin, std::min(begin + piece, share.end), thread);
@@ -177,16 +213,36 @@ void ThreadPool::take_shares(int thread, int64_t piece, const Range& range) {
 void ThreadPool::parallel_for(int64_t units, int64_t grain, Range range) {
   if (units <= 0) return;
   grain = std::max<int64_t>(grain, 1);
-  const auto lock = exclusive();
+  const auto turn = exclusive();
   if (units <= grain || threads_ == 1) return range(0, units, 0);
-  const int64_t grains = (units + grain - 1) / grain;
-  for (int thread = 0; thread < threads_; ++thread) {
-    Share& share = shares_[size_t(thread)];
-    share.next.store(grains * thread / threads_ * grain, std::memory_order_relaxed);
-    share.end = std::min(units, grains * (thread + 1) / threads_ * grain);
-  }
-  const int64_t piece = std::max<int64_t>(1, grains / (kPieces * threads_)) * grain;
-  run([&](int thread) { take_shares(thread, piece, range); });
+  const int64_t piece = cut_shares(units, grain);
+  run([&](int thread) { take_shares(thread, 0, threads_, piece, range); });
+}
+
+// First and last + 1 of the threads that share a node with `thread`.
+std::pair<int, int> ThreadPool::node_of(int thread) const {
+  const auto next = std::upper_bound(node_starts_.begin(), node_starts_.end(), thread);
+  return {*(next - 1), *next};
+}
+
+bool ThreadPool::all_taken() const {
+  return std::all_of(shares_.get(), shares_.get() + threads_, [](const Share& share) {
+    return share.next.load(std::memory_order_relaxed) >= share.end;
+  });
+}
+
+void ThreadPool::parallel_for_owners(int64_t units, int64_t grain, Range range) {
+  if (num_nodes() == 1) return parallel_for(units, grain, range);
+  if (units <= 0) return;
+  grain = std::max<int64_t>(grain, 1);
+  const auto turn = exclusive();
+  const int64_t piece = cut_shares(units, grain);
+  run([&](int thread) {
+    const auto [first, last] = node_of(thread);
+    take_shares(thread, first, last, piece, range);
+    // The region stays open until the other nodes have come.
+    while (thread == 0 && !all_taken()) std::this_thread::yield();
+  });
 }
 
 void ThreadPool::reserve_scratch(size_t bytes_per_thread) {

@@ -13,6 +13,7 @@ from tests.ops.weights import random_rows, random_weight
 
 from octavo import ops
 from octavo.lib.errors import ConfigError
+from octavo.platforms import ThreadPlaces
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +102,48 @@ def test_a_forked_child_starts_over_with_one_thread() -> None:
     os.kill(child, 9)
     os.waitpid(child, 0)
     pytest.fail("the child hangs")
+
+
+def cpus_of_threads() -> list[set[int]]:
+    """Where each thread of this process may run."""
+    return [os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_threads_stay_in_their_places_and_the_caller_is_free() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    mine = os.sched_getaffinity(0)
+    ops.set_num_threads(3, ThreadPlaces(((cpu,),) * 3, (2, 1)))
+    weight = random_weight("q8_0", 512, 512).packed
+    ops.linear(random_rows(64, 512), [weight])
+    assert os.sched_getaffinity(0) == mine
+    deadline = time.monotonic() + 10
+    while cpus_of_threads().count({cpu}) < 2 and time.monotonic() < deadline and len(mine) > 1:
+        time.sleep(0.01)
+    if len(mine) > 1:
+        assert cpus_of_threads().count({cpu}) == 2
+        ops.set_num_threads(3)
+        assert {cpu} not in cpus_of_threads()
+
+
+def test_a_place_that_is_not_there_is_no_error() -> None:
+    x, weight = random_rows(9, 256), random_weight("q4_k", 128, 256).packed
+    expected = ops.linear(x, [weight])
+    ops.set_num_threads(2, ThreadPlaces(((8000,), (9000,)), (1, 1)))
+    assert torch.equal(ops.linear(x, [weight]), expected)
+    with pytest.raises(ValueError, match="each thread needs a place"):
+        ops.set_num_threads(2, ThreadPlaces(((0,),)))
+
+
+@pytest.mark.parametrize("nodes", [(2, 2), (1, 3), (1, 1, 1, 1), (3,)])
+@pytest.mark.parametrize("fmt", ["q4_1", "q6_k", "bf16"])
+def test_bits_do_not_depend_on_nodes(fmt: str, nodes: tuple[int, ...]) -> None:
+    weights = [random_weight(fmt, rows, 256, seed) for seed, rows in enumerate((176, 43, 300))]
+    x = random_rows(70, 256)
+    ops.set_num_threads(1)
+    expected = ops.linear(x, [weight.packed for weight in weights])
+    ops.set_num_threads(4, ThreadPlaces(threads_per_node=nodes))
+    again = [random_weight(fmt, rows, 256, seed).packed for seed, rows in enumerate((176, 43, 300))]
+    for rows in (1, 3, 70):
+        for packed in ([weight.packed for weight in weights], again):
+            assert torch.equal(ops.linear(x[:rows], packed), expected[:rows])

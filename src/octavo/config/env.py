@@ -16,6 +16,7 @@ PREFIX = "OCTAVO_"
 _FOREIGN = (f"{PREFIX}TEST_", f"{PREFIX}BUILD_")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
+_BINDINGS = ("auto", "nobind")  # the words of VLLM_CPU_OMP_THREADS_BIND
 _LEVELS = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
 
 
@@ -36,7 +37,9 @@ class Environment:
     isa: str = ""
     """Force a lower instruction set: `scalar`, `avx2`, ..."""
     num_threads: int = 0
-    """Threads to compute with; 0: what the affinity mask and the cgroup allow."""
+    """Threads to compute with; 0: one for each physical core that the affinity mask and the cgroup allow."""
+    cpu_bind: str = "auto"
+    """`auto`: each thread stays on a core of its own where there are as many threads as cores; `nobind`: never."""
     engine_ready_timeout_s: float = 600.0
     """Seconds without any sign of progress after which a starting engine process is given up."""
     engine_max_restarts: int = 3
@@ -65,6 +68,12 @@ def _level(value: str) -> str:
     return value.upper()
 
 
+def _binding(value: str) -> str:
+    if value.lower() not in _BINDINGS:
+        raise ValueError(f"use one of {', '.join(_BINDINGS)}")
+    return value.lower()
+
+
 def _count(value: str) -> int:
     number = int(value)
     if number < 0:
@@ -87,6 +96,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "log_stats_interval_s": _seconds,
     "isa": _text,
     "num_threads": _count,
+    "cpu_bind": _binding,
     "engine_ready_timeout_s": _seconds,
     "engine_max_restarts": _count,
     "health_stall_s": _seconds,

@@ -70,7 +70,9 @@ class DeviceConfig:
 
     device: str = "cpu"
     num_threads: int = 0
-    """0: as many as the affinity mask and the cgroup quota allow."""
+    """0: one for each physical core in the affinity mask, within the cgroup quota."""
+    bind_threads: bool = True
+    """Keep each thread on a core of its own where there are as many threads as cores."""
     isa: str = ""
     """Force a lower instruction set (`scalar`, `avx2`, ...); empty: the best the processor has."""
 

@@ -109,7 +109,7 @@ class EngineArgs:
     """Waiting requests beyond which new ones are refused with status 429."""
 
     threads: int = 0
-    """Threads to compute with; 0: what the affinity mask and the cgroup allow."""
+    """Threads to compute with; 0: one for each physical core that the affinity mask and the cgroup allow."""
     disable_log_stats: bool = False
     """No periodic log line of throughput."""
     metrics_prefix: str = "octavo"
@@ -214,7 +214,9 @@ class EngineArgs:
 
     def _device_config(self) -> DeviceConfig:
         env = environment()
-        return DeviceConfig(num_threads=self.threads or env.num_threads, isa=env.isa)
+        return DeviceConfig(
+            num_threads=self.threads or env.num_threads, bind_threads=env.cpu_bind == "auto", isa=env.isa
+        )
 
     def _observability_config(self) -> ObservabilityConfig:
         interval = 0.0 if self.disable_log_stats else environment().log_stats_interval_s

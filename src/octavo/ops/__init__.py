@@ -11,7 +11,15 @@ from octavo.ops.embedding import embedding
 from octavo.ops.experts import ExpertWeights, experts, route
 from octavo.ops.groups import pack_groups
 from octavo.ops.linear import linear
-from octavo.ops.machine import available_isas, isa, native_available, num_threads, set_isa, set_num_threads
+from octavo.ops.machine import (
+    MAX_THREADS,
+    available_isas,
+    isa,
+    native_available,
+    num_threads,
+    set_isa,
+    set_num_threads,
+)
 from octavo.ops.norm import layer_norm, rms_norm
 from octavo.ops.packing import FORMATS, PackedWeight, pack_weight, quantise_weight
 from octavo.ops.rope import rope
@@ -20,6 +28,7 @@ from octavo.ops.sampling import argmax, logprobs, sample
 
 __all__ = [
     "FORMATS",
+    "MAX_THREADS",
     "ExpertWeights",
     "PackedWeight",
     "act_mul",

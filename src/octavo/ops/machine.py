@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octavo.lib.errors import ConfigError
 from octavo.ops.dispatch import built_module, native_module
+from octavo.platforms import UNBOUND, ThreadPlaces
 
 MAX_THREADS = 256
 
@@ -13,15 +14,19 @@ def native_available() -> bool:
     return native_module() is not None
 
 
-def set_num_threads(n: int) -> None:
+def set_num_threads(n: int, places: ThreadPlaces = UNBOUND) -> None:
     """Use n threads (the caller is one of them) from the next op on. Results do not depend on it.
+
+    Args:
+        n: How many.
+        places: Where they run. The calling thread is in its place only while kernels run.
 
     Raises:
         ConfigError: n is not in [1, 256].
     """
     if not 1 <= n <= MAX_THREADS:
         raise ConfigError(f"num_threads must be in [1, {MAX_THREADS}], got {n}", param="num_threads")
-    built_module().set_num_threads(n)
+    built_module().set_num_threads(n, places.cpus, places.threads_per_node)
 
 
 def num_threads() -> int:

@@ -19,5 +19,5 @@ class CpuPlatform:
         return host.memory_available()
 
     def default_num_threads(self) -> int:
-        """One thread for each processor that this process may use."""
-        return host.cpu_count()
+        """One thread for each physical core that this process may use."""
+        return host.core_count()

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from octavo.platforms.cgroup import Cgroups
+from octavo.platforms.topology import physical_cores
 
 
 def memory_available(root: Path = Path("/")) -> int:
@@ -28,12 +29,25 @@ def process_rss(root: Path = Path("/")) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def cpu_count(root: Path = Path("/")) -> int:
-    """Threads worth starting: the processors in the affinity mask, no more than the container's time quota, at least 1."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def allowed_cpus() -> frozenset[int]:
+    """Numbers of the processors that this process may run on: its affinity mask, which a cpuset narrows too."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def core_count(root: Path = Path("/")) -> int:
+    """Threads worth starting: the physical cores in the affinity mask, no more than the container's time quota, at least 1.
+
+    Hardware threads of one core share what the kernels need, so they count once; where the system does not say which
+    belong together, each counts.
+    """
+    allowed = allowed_cpus()
+    cores = physical_cores(allowed, root)
+    count = len(allowed) if cores is None else len(cores)
     quota = Cgroups(root).cpu_quota()
     # A quota of 1.5 processors still lets two threads make progress; rounding down would waste a third of it.
-    return max(1, allowed if quota is None else min(allowed, math.ceil(quota)))
+    return max(1, count if quota is None else min(count, math.ceil(quota)))
 
 
 def _meminfo(root: Path, name: str) -> int | None:

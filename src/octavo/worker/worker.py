@@ -14,7 +14,7 @@ from octavo.models.decoder import Decoder
 from octavo.models.hf_config import HFConfig
 from octavo.models.loading import Progress, load_model
 from octavo.models.registry import build_spec
-from octavo.platforms import memory_available, process_rss, select_platform
+from octavo.platforms import UNBOUND, memory_available, process_rss, select_platform, thread_places
 from octavo.types.kv import KVLayer, KVLayout
 from octavo.types.step import StepOutput, StepPlan
 from octavo.worker.model_runner import ModelRunner
@@ -125,6 +125,7 @@ class Worker:
         platform = select_platform(self._device_config.device)
         if self._device_config.isa:
             ops.set_isa(self._device_config.isa)
-        ops.set_num_threads(self._device_config.num_threads or platform.default_num_threads())
+        threads = self._device_config.num_threads or min(platform.default_num_threads(), ops.MAX_THREADS)
+        ops.set_num_threads(threads, thread_places(threads) if self._device_config.bind_threads else UNBOUND)
         # The kernels have their own threads; torch's would only fight with them for the processors.
         torch.set_num_threads(1)

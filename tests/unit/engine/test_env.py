@@ -20,8 +20,10 @@ def test_values_are_typed() -> None:
             "OCTAVO_NUM_THREADS": "3",
             "OCTAVO_HEALTH_STALL_S": "2.5",
             "OCTAVO_LOGGING_LEVEL": "debug",
+            "OCTAVO_CPU_BIND": "NoBind",
         }
     )
+    assert (env.cpu_bind, read_environment({}).cpu_bind) == ("nobind", "auto")
     assert (env.api_key, env.num_threads, env.health_stall_s, env.logging_level) == ("k", 3, 2.5, "DEBUG")
     assert env.unknown == ()
 
@@ -34,6 +36,7 @@ def test_values_are_typed() -> None:
         ("OCTAVO_LOGGING_LEVEL", "LOUD"),
         ("OCTAVO_HEALTH_STALL_S", "nan"),
         ("OCTAVO_LOG_COLOR", "maybe"),
+        ("OCTAVO_CPU_BIND", "0-3"),
     ],
 )
 def test_a_bad_value_names_its_variable(name: str, value: str) -> None:

@@ -132,6 +132,16 @@ def test_a_rate_is_the_best_call() -> None:
     assert rate(call, 10.0, 5.0, lambda: now) == 10.0
 
 
+def test_the_roof_uses_no_more_threads_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    from octavo import ops
+
+    used: list[int] = []
+    monkeypatch.setattr("octavo.platforms.core_count", lambda: 384)
+    monkeypatch.setattr(ops, "set_num_threads", lambda n, places=None: used.append(n))
+    figures = list(measure_roof(seconds=0.0, read_bytes=1 << 20))
+    assert max(used) == ops.MAX_THREADS == max(figure.threads for figure in figures)
+
+
 def test_the_roof_has_each_isa_and_leaves_settings_as_they_were() -> None:
     from octavo import ops
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from octavo.lib.errors import ConfigError
-from octavo.platforms import cpu_count, memory_available, process_rss, select_platform
+from octavo.platforms import core_count, memory_available, process_rss, select_platform
 from octavo.platforms.cgroup import Cgroups
 
 GIB = 1 << 30
@@ -47,7 +47,7 @@ def test_version_2_takes_the_tightest_ancestor_and_forgives_page_cache(tmp_path:
     assert Cgroups(root).memory_headroom() == 3 * GIB
     assert memory_available(root) == 3 * GIB
     assert Cgroups(root).cpu_quota() == 1.5
-    assert cpu_count(root) == min(2, len(os.sched_getaffinity(0)))
+    assert core_count(root) == min(2, len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.parametrize("mount_root", ["/", "/docker/abc"])
@@ -67,7 +67,7 @@ def test_version_1(tmp_path: Path, mount_root: str) -> None:
     )
     assert Cgroups(root).memory_headroom() == GIB
     assert memory_available(root) == GIB
-    assert cpu_count(root) == 1
+    assert core_count(root) == 1
 
 
 def test_no_limit(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_no_limit(tmp_path: Path) -> None:
     assert Cgroups(root).memory_headroom() is None
     assert Cgroups(root).cpu_quota() is None
     assert memory_available(root) == 2 * GIB
-    assert cpu_count(root) == len(os.sched_getaffinity(0))
+    assert core_count(root) == len(os.sched_getaffinity(0))
 
 
 def test_a_limit_already_passed_leaves_nothing(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_affinity_bounds_the_threads() -> None:
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
-        assert cpu_count() == 1
+        assert core_count() == 1
     finally:
         os.sched_setaffinity(0, before)
 
@@ -123,7 +123,7 @@ def test_this_machine() -> None:
 
 def test_select_platform() -> None:
     assert select_platform("cpu").name == "cpu"
-    assert select_platform("auto").default_num_threads() == cpu_count()
+    assert select_platform("auto").default_num_threads() == core_count()
     with pytest.raises(ConfigError, match="device must be auto or one of cpu") as caught:
         select_platform("abacus")
     assert caught.value.param == "device"

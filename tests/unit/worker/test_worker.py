@@ -24,7 +24,7 @@ from octavo.config.octavo_config import (
 )
 from octavo.executor import UniprocExecutor
 from octavo.lib.errors import CheckpointError, ConfigError, OctavoError
-from octavo.platforms import process_rss
+from octavo.platforms import UNBOUND, ThreadPlaces, process_rss
 from octavo.scheduling.kv.groups import plan_groups
 from octavo.types.kv import KV_DTYPES, KVGroup, KVLayout
 from octavo.types.sampling_params import SamplingParams
@@ -70,6 +70,30 @@ def config_for(folder: Path, **device: Any) -> OctavoConfig:
         load=LoadConfig(load_format="dummy"),
         observability=ObservabilityConfig(),
     )
+
+
+class HugeMachine:
+    """A platform with more cores than the kernels use."""
+
+    def default_num_threads(self) -> int:
+        return 384
+
+
+@pytest.fixture
+def threads_used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ThreadPlaces]]:
+    """What a worker asks of `ops.set_num_threads`, on a huge machine."""
+    used: list[tuple[int, ThreadPlaces]] = []
+    check = ops.set_num_threads
+
+    def use(n: int, places: ThreadPlaces = UNBOUND) -> None:
+        if n > ops.MAX_THREADS:
+            check(n)
+        used.append((n, places))
+
+    monkeypatch.setattr("octavo.worker.worker.select_platform", lambda device: HugeMachine())
+    monkeypatch.setattr("octavo.worker.worker.thread_places", lambda n: ThreadPlaces(((0,),) * n, (n,)))
+    monkeypatch.setattr(ops, "set_num_threads", use)
+    return used
 
 
 @pytest.fixture(autouse=True)
@@ -185,3 +209,20 @@ def test_warm_up_finds_damaged_weights() -> None:
 
     with pytest.raises(CheckpointError, match="weights are damaged"):
         warm_up(ModelRunner(Damaged(), LAYOUT, 4, vocab_size=VOCAB, max_num_seqs=2))
+
+
+def test_more_cores_than_the_kernels_use(
+    tmp_path: Path, threads_used: list[tuple[int, ThreadPlaces]]
+) -> None:
+    for device in ({}, {"bind_threads": False}, {"num_threads": 3}):
+        UniprocExecutor(config_for(tmp_path, **device)).load()
+    assert [n for n, _ in threads_used] == [256, 256, 3]
+    assert [bool(places.cpus) for _, places in threads_used] == [True, False, True]
+
+
+def test_more_threads_than_there_can_be_are_refused(
+    tmp_path: Path, threads_used: list[tuple[int, ThreadPlaces]]
+) -> None:
+    with pytest.raises(ConfigError, match=r"num_threads must be in \[1, 256\], got 300"):
+        UniprocExecutor(config_for(tmp_path, num_threads=300)).load()
+    assert threads_used == []

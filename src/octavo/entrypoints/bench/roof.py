@@ -73,14 +73,15 @@ def measure_roof(seconds: float = SECONDS, read_bytes: int = READ_BYTES) -> Iter
     Threads and instruction set are afterwards as they were.
     """
     from octavo import ops
-    from octavo.platforms import cpu_count
+    from octavo.platforms import core_count
 
     products = _products()
     with _restored():
-        counts = sorted({1, cpu_count()})
+        counts = sorted({1, min(core_count(), ops.MAX_THREADS)})
+        _use(counts[-1])
         matrix = _large_matrix(read_bytes)
         for threads in counts:
-            ops.set_num_threads(threads)
+            _use(threads)
             call, _ = _product(matrix, 1)
             value = rate(call, matrix.nbytes / 1e9, seconds, time.perf_counter)
             yield Figure("memory read", ops.isa(), threads, value, "GB/s")
@@ -88,9 +89,18 @@ def measure_roof(seconds: float = SECONDS, read_bytes: int = READ_BYTES) -> Iter
             ops.set_isa(isa)
             for name, unit, (call, work) in products:
                 for threads in counts:
-                    ops.set_num_threads(threads)
+                    _use(threads)
                     value = rate(call, work / 1e9, seconds, time.perf_counter)
                     yield Figure(name, isa, threads, value, unit)
+
+
+def _use(threads: int) -> None:
+    """Threads where the engine would have them."""
+    from octavo import ops
+    from octavo.config.env import environment
+    from octavo.platforms import UNBOUND, thread_places
+
+    ops.set_num_threads(threads, thread_places(threads) if environment().cpu_bind == "auto" else UNBOUND)
 
 
 @contextmanager

@@ -65,9 +65,9 @@ def _octavo() -> str:
 
 
 def _processor() -> str:
-    from octavo.platforms import cpu_count
+    from octavo.platforms import core_count
 
-    return f"{_processor_name()}, {cpu_count()} usable cores"
+    return f"{_processor_name()}, {core_count()} usable cores"
 
 
 def _processor_name() -> str:
