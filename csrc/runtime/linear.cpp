@@ -66,12 +66,18 @@ struct Job {
   }
 };
 
-// Narrow matrices give too few panels for many threads: then rows are cut as well.
-int64_t rows_per_chunk(int64_t rows, int64_t panels, int threads) {
-  const int64_t wanted = 4 * threads;
-  if (panels >= wanted || rows <= kMinChunkRows) return rows;
-  const int64_t chunks = (wanted + panels - 1) / panels;
-  return std::max(round_up((rows + chunks - 1) / chunks, kMinChunkRows), kMinChunkRows);
+// Quantised rows that stay in the second cache while a thread's panels pass, with room for those.
+constexpr int64_t kChunkBytes = 192 * 1024;
+
+int64_t pieces(int64_t of, int64_t size) { return (of + size - 1) / size; }
+
+// Narrow matrices give too few panels for many threads: then rows are cut, and where they are too many for
+// the cache.
+int64_t rows_per_chunk(const ActivationRows& a, int64_t panels, int threads) {
+  if (a.rows <= kMinChunkRows) return a.rows;
+  const int64_t for_threads = pieces(4 * threads, panels);
+  const int64_t for_cache = a.blocks != nullptr && !a.tiled ? pieces(a.rows * a.row_bytes, kChunkBytes) : 1;
+  return round_up(pieces(a.rows, std::max(for_threads, for_cache)), kMinChunkRows);
 }
 
 // Pieces of a thread's share that are at most `most` panels, and even.
@@ -160,7 +166,7 @@ void linear(const float* x, int64_t x_stride, int64_t rows, const PackedMatrix* 
   }
   const Cuts cuts(parts, count, pool);
   const Job job = {cuts.begin(), cuts.count(), panels, rows,
-                   rows_per_chunk(rows, panels, pool.num_threads())};
+                   rows_per_chunk(parts[0].args.a, panels, pool.num_threads())};
   // A unit should be worth waking a thread: some weights to read, or some rows to multiply.
   const int64_t unit = std::max<int64_t>(1, bytes / panels * std::min<int64_t>(job.chunk_rows, 16));
   const RowForm form = row_form(weights[0]->format());
