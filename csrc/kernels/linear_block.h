@@ -37,8 +37,7 @@ inline f32x16 minus_zero_point(const uint8_t* super, int block) {
   return neg(to_f32(bit_and(group_words<L>(super, block), broadcast_i32(int32_t(kZeroPointBits)))));
 }
 
-// A panel, unpacked in registers as it is read: on the machines measured that beats unpacking it once into
-// scratch for many rows, whose bytes cost more loads than the few masks and shifts saved.
+// A panel, unpacked in registers as it is read.
 template <class Layout>
 struct PackedBlocks {
   using L = Layout;
@@ -77,42 +76,63 @@ struct PackedBlocks {
   }
 };
 
+// The same, of which `part` was unpacked before.
+template <class Layout>
+struct UnpackedBlocks : PackedBlocks<Layout> {
+  const uint8_t* bytes;
+  int64_t first;
+
+  UnpackedBlocks(const uint8_t* panel, const uint8_t* unpacked, AheadPart part)
+      : PackedBlocks<Layout>{panel, false}, bytes(unpacked), first(part.first) {}
+  template <int P>
+  GroupPair pair(int64_t block) const {
+    return unpacked_pair<P>(bytes + (block - first) * kBlockBytes);
+  }
+};
+
 template <int Bits, int M>
 struct BlockDot {
+  static constexpr int kPairs = DotChain<Bits>::kSteps / 2 < 4 ? DotChain<Bits>::kSteps / 2 : 4;
   DotRows<Bits, M> rows;
-  i32x16 total[M];
+  i32x16 before[M];  // of chains that were full before the block was
 
-  // After pair P of the block: folds when the chain is full, or at the end.
+  [[gnu::always_inline]] void start(int64_t block, const RowBlock32* const (&a)[M]) {
+    rows.start([&](int m) OCTAVO_INLINE_LAMBDA { return ClassSums{a[m][block].class_sums}; });
+  }
+  // After pair P of the block.
   template <int P>
-  [[gnu::always_inline]] void fold() {
-    constexpr int kPairs = DotChain<Bits>::kSteps / 2 < 4 ? DotChain<Bits>::kSteps / 2 : 4;
-    if constexpr ((P + 1) % kPairs == 0) {
+  [[gnu::always_inline]] void fold_if_full() {
+    if constexpr (P < 3 && (P + 1) % kPairs == 0) {
       OCTAVO_UNROLL
-      for (int m = 0; m < M; ++m) total[m] = P < kPairs ? rows.total(m) : add(total[m], rows.total(m));
-      if constexpr (P < 3) rows.clear();
+      for (int m = 0; m < M; ++m) before[m] = P < kPairs ? rows.total(m) : add(before[m], rows.total(m));
+      static_assert(DotChain<Bits>::kCentre == 0 || Bits == 8);
+      rows.start([](int) { return ClassSums{}; });
     }
   }
-  template <int P, class Layout>
-  [[gnu::always_inline]] void pair(const PackedBlocks<Layout>& w, int64_t block,
-                                   const RowBlock32* const (&a)[M]) {
+  [[gnu::always_inline]] i32x16 total(int m) const {
+    return kPairs < 4 ? add(before[m], rows.total(m)) : rows.total(m);
+  }
+  template <int P, class Source>
+  [[gnu::always_inline]] void pair(const Source& w, int64_t block, const RowBlock32* const (&a)[M]) {
     const GroupPair g = w.template pair<P>(block);
     const int8_t* q[M];
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) q[m] = a[m][block].q + 8 * P;
     rows.step(g.even, g.odd, q);
-    fold<P>();
+    fold_if_full<P>();
   }
 };
 
-// Advances acc[M] over `count` blocks.
-template <int M, class L>
-inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M], int64_t count,
+// Advances acc[M] over blocks [begin, end).
+template <int M, class Source>
+inline void block_tile(const Source& w, const RowBlock32* const (&a)[M], int64_t begin, int64_t end,
                        f32x16 (&acc)[M]) {
-  constexpr int kOffset = L::kDecodedBits == 8 ? DotChain<8>::kOffset : L::kZero;
-  for (int64_t b = 0; b < count; ++b) {
+  using L = typename Source::L;
+  constexpr int kOffset = L::kZero - DotChain<L::kDecodedBits>::kCentre;  // left to remove
+  for (int64_t b = begin; b < end; ++b) {
     w.prefetch(b);
     BlockDot<L::kDecodedBits, M> dots;
-    dots.rows.clear();
+    dots.start(b, a);
     dots.template pair<0>(w, b, a);
     dots.template pair<1>(w, b, a);
     dots.template pair<2>(w, b, a);
@@ -120,7 +140,7 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
     const f32x16 scale = w.scale(b), min = w.min(b), minus_zero = w.minus_zero(b);
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) {
-      i32x16 idot = dots.total[m];
+      i32x16 idot = dots.total(m);
       if constexpr (kOffset != 0) idot = sub(idot, broadcast_i32(kOffset * a[m][b].sum));
       f32x16 dot = to_f32(idot);
       if constexpr (L::kHasZeros) dot = fma(minus_zero, broadcast(float(a[m][b].sum)), dot);
@@ -133,25 +153,67 @@ inline void block_tile(const PackedBlocks<L>& w, const RowBlock32* const (&a)[M]
 
 template <class Layout>
 struct BlockKernel {
+  using Row = const RowBlock32*;
+  template <int M>
+  static void find_rows(const LinearArgs& args, int64_t row, Row (&a)[M]) {
+    OCTAVO_UNROLL
+    for (int m = 0; m < M; ++m) a[m] = row_blocks<RowBlock32>(args.a, row + m);
+  }
+
   template <int M>
   static void tile(const LinearArgs& args, int64_t panel, int64_t row) {
     f32x16 acc[M];
-    const RowBlock32* a[M];
-    OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) {
-      acc[m] = zero_f32();
-      a[m] = row_blocks<RowBlock32>(args.a, row + m);
-    }
+    Row a[M];
+    load_outputs<M>(args, panel, row, true, acc);
+    find_rows<M>(args, row, a);
     const PackedBlocks<Layout> w{args.w.base + panel * args.w.panel_bytes, row == 0};
-    block_tile<M>(w, a, padded_blocks(args.w.cols), acc);
+    block_tile<M>(w, a, 0, padded_blocks(args.w.cols), acc);
     store_outputs<M>(args, panel, row, acc);
+  }
+
+  template <int M>
+  static void unpacked_tile(const LinearArgs& args, const UnpackedBlocks<Layout>& w, AheadPart part,
+                            int64_t panel, int64_t row) {
+    f32x16 acc[M];
+    Row a[M];
+    load_outputs<M>(args, panel, row, part.first == 0, acc);
+    find_rows<M>(args, row, a);
+    block_tile<M>(w, a, part.first, part.first + part.count, acc);
+    part.last ? store_outputs<M>(args, panel, row, acc) : store_partial<M>(args, panel, row, acc);
+  }
+
+  static void run_panel(const LinearArgs& args, int64_t panel) {
+    for_row_tiles<int_tile_rows(Layout::kDecodedBits)>(
+        args.a.rows,
+        [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA { tile<decltype(m)::value>(args, panel, row); });
+  }
+
+  static void run_panel_ahead(const LinearArgs& args, int64_t panel) {
+    alignas(kLine) uint8_t bytes[kAheadBlocks * kBlockBytes];
+    const PackedBlocks<Layout> packed{args.w.base + panel * args.w.panel_bytes, true};
+    for_ahead_parts(padded_blocks(args.w.cols), [&](AheadPart part) {
+      for (int64_t i = 0; i < part.count; ++i) {
+        const int64_t block = part.first + i;
+        packed.prefetch(block);
+        unpack_block<Layout>(packed.super(block), block % Layout::kBlocks, bytes + i * kBlockBytes);
+      }
+      const UnpackedBlocks<Layout> w(packed.panel, bytes, part);
+      for_row_tiles<int_tile_rows(Layout::kDecodedBits)>(
+          args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
+            unpacked_tile<decltype(m)::value>(args, w, part, panel, row);
+          });
+    });
   }
 
   static void run(const LinearArgs& args, int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      for_row_tiles<kIntTileRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
-        tile<decltype(m)::value>(args, panel, row);
-      });
+      if constexpr (kUnpackAhead<Layout>) {
+        if (args.a.rows >= kAheadRows) {
+          run_panel_ahead(args, panel);
+          continue;
+        }
+      }
+      run_panel(args, panel);
     }
   }
 };

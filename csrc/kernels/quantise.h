@@ -36,13 +36,30 @@ struct Extremes32 {
   }
 };
 
-// Returns the sum of q.
-inline int32_t quantise_values32(const float* x, int64_t left, float inverse, int8_t* q) {
+inline int32_t pack_pair(int32_t low, int32_t high) {
+  return int32_t((uint32_t(low) & 0xffffu) | (uint32_t(high) << 16));
+}
+
+// Of quants whose lanes are k % 16: two sums for the price of one, the second 2^16 times as large.
+struct TwoSums {
+  int32_t first, second;  // over k % 4 < 2, k % 4 >= 2
+
+  explicit TwoSums(i32x16 q) {
+    const mask16 is_first = equal(bit_and(iota_i32(), broadcast_i32(2)), zero_i32());
+    const int32_t both = reduce_add(select(is_first, q, shift_left<16>(q)));
+    first = int16_t(both);
+    second = (both - first) >> 16;
+  }
+  int32_t total() const { return first + second; }
+  int32_t negated() const { return pack_pair(-first, -second); }
+};
+
+inline TwoSums quantise_values32(const float* x, int64_t left, float inverse, int8_t* q) {
   const i32x16 q0 = to_i32(mul(load_upto(x, left), broadcast(inverse)));
   const i32x16 q1 = to_i32(mul(load_upto(x + 16, left - 16), broadcast(inverse)));
   store_i8(q, q0);
   store_i8(q + 16, q1);
-  return reduce_add(add(q0, q1));
+  return TwoSums(add(q0, q1));
 }
 
 // d = amax / 127 rounded to f16, q = nearest_even(x * (127 / amax)), fsum = f16(d * sum q) with the unrounded
@@ -56,7 +73,11 @@ inline void quantise_blocks32(const float* x, int64_t left, int count, RowBlock3
   int32_t sum[kBlocksTogether] = {};
   store(scale, d16);
   store(inverse, select(less(zero, d16), div(broadcast(127.0f), amax), zero));
-  for (int b = 0; b < count; ++b) sum[b] = quantise_values32(x + 32 * b, left - 32 * b, inverse[b], out[b].q);
+  for (int b = 0; b < count; ++b) {
+    const TwoSums sums = quantise_values32(x + 32 * b, left - 32 * b, inverse[b], out[b].q);
+    sum[b] = sums.total();
+    out[b].class_sums = sums.negated();
+  }
   store(fsum, add(round_to_f16(mul(d, to_f32(load(sum)))), poison));
   for (int b = 0; b < count; ++b) {
     out[b].scale = scale[b];
@@ -86,10 +107,6 @@ inline float signed_extreme(const float* x, float amax) {
   return 0.0f;
 }
 
-inline int32_t pack_pair(int32_t low, int32_t high) {
-  return int32_t((uint32_t(low) & 0xffffu) | (uint32_t(high) << 16));
-}
-
 // iscale = -127 / extreme, q = min(127, nearest_even(iscale * x)), d = 1 / iscale.
 inline void quantise_block256(const float* x, RowBlock256& out) {
   f32x16 largest = zero_f32(), poison = zero_f32();
@@ -104,7 +121,9 @@ inline void quantise_block256(const float* x, RowBlock256& out) {
   for (int i = 0; i < 16; ++i) {
     const i32x16 v = min(broadcast_i32(127), to_i32(mul(broadcast(iscale), load(x + 16 * i))));
     store_i8(out.q + 16 * i, v);
-    s[i] = reduce_add(v);
+    const TwoSums sums(v);
+    s[i] = sums.total();
+    out.class_sums[i] = sums.negated();
   }
   for (int i = 0; i < 8; ++i) out.sums[i] = pack_pair(s[2 * i], s[2 * i + 1]);
   for (int i = 0; i < 4; ++i) out.sums64[i] = pack_pair(s[4 * i] + s[4 * i + 1], s[4 * i + 2] + s[4 * i + 3]);

@@ -9,9 +9,9 @@ namespace {
 #define OCTAVO_INLINE_LAMBDA __attribute__((always_inline))
 
 // Where registers are few: a tile's accumulators wait in memory while a block's integers are summed.
-template <int M>
-[[gnu::always_inline]] inline void make_room([[maybe_unused]] f32x16 (&acc)[M]) {
-  if constexpr (kFewRegisters) asm("" : "+m"(acc));
+template <int M, class Vector>
+[[gnu::always_inline]] inline void make_room([[maybe_unused]] Vector (&acc)[M]) {
+  if constexpr (kFewRegisters && M > 2) asm("" : "+m"(acc));
 }
 
 template <int N>

@@ -82,6 +82,57 @@ template <class Layout, int P>
   }
 }
 
+// ---- unpacked ahead of many rows
+//
+// Where a tile has few rows, what takes more than masks and a shift to decode is unpacked once for all of
+// them, as much at a time as leaves the first cache room for the rows. Nibbles are not: splitting them anew
+// costs no more than loading twice the bytes.
+inline constexpr int64_t kAheadBlocks = 32;  // 16 KiB
+inline constexpr int64_t kBlockBytes = 8 * kLine;
+inline constexpr int64_t kAheadRows = 32;  // from so many on
+
+// Three bits and E2M1's codes, whose chains are long, gained nothing.
+template <class Layout>
+inline constexpr bool kUnpackAhead =
+    kFewRegisters && Layout::kBits < 8 && (Layout::kBits > 4 || Layout::kDecodedBits == 8);
+
+template <class Layout, int P>
+[[gnu::always_inline]] inline void store_pair(const uint8_t* super, int64_t block, uint8_t* to) {
+  const GroupPair g = unpack_pair<Layout, P>(super, block);
+  store_u8(to + 2 * P * kLine, g.even);
+  store_u8(to + (2 * P + 1) * kLine, g.odd);
+}
+
+// 32-block `block` of a super-block: a byte a weight, kBlockBytes.
+template <class Layout>
+inline void unpack_block(const uint8_t* super, int64_t block, uint8_t* to) {
+  store_pair<Layout, 0>(super, block, to);
+  store_pair<Layout, 1>(super, block, to);
+  store_pair<Layout, 2>(super, block, to);
+  store_pair<Layout, 3>(super, block, to);
+}
+
+template <int P>
+[[gnu::always_inline]] inline GroupPair unpacked_pair(const uint8_t* block) {
+  return {load_u8(block + 2 * P * kLine), load_u8(block + (2 * P + 1) * kLine)};
+}
+
+// The part [first, first + count) of a panel's 32-blocks that lies unpacked; what is outside of `last` goes
+// on from the outputs.
+struct AheadPart {
+  int64_t first, count;
+  bool last;
+};
+
+// Calls f for the parts of `blocks` blocks in turn.
+template <class F>
+inline void for_ahead_parts(int64_t blocks, F&& f) {
+  for (int64_t first = 0; first < blocks; first += kAheadBlocks) {
+    const int64_t left = blocks - first;
+    f(AheadPart{first, left < kAheadBlocks ? left : kAheadBlocks, left <= kAheadBlocks});
+  }
+}
+
 }  // namespace
 }  // namespace OCTAVO_ISA
 }  // namespace octavo

@@ -148,7 +148,9 @@ void quantise_block32(const std::vector<float>& x, int64_t rows, int64_t cols, O
   for (const RowBlock32& block : quantise<RowBlock32>(kRowsBlock32, x, rows, cols, (cols + 63) / 64 * 2)) {
     add_quants(block, out);
     out.add(block.fsum);
-    if (block.scale == block.scale) out.add(int64_t(block.sum));
+    if (block.scale != block.scale) continue;
+    out.add(int64_t(block.sum));
+    out.add(int64_t(block.class_sums));
   }
 }
 
@@ -158,6 +160,7 @@ void quantise_block256(const std::vector<float>& x, int64_t rows, int64_t cols, 
     if (block.scale != block.scale) continue;
     for (int32_t sums : block.sums) out.add(int64_t(sums));
     for (int32_t sums : block.sums64) out.add(int64_t(sums));
+    for (int32_t sums : block.class_sums) out.add(int64_t(sums));
   }
 }
 

@@ -128,37 +128,56 @@ inline void try_tails(const float* p, ProbeResults& out) {
   }
 }
 
-// 61 k-groups of weights below 2^Bits against activations in [-127, 127], random or all at one extreme, in as
-// many chains as they need; scaled by sub-scales of five bits as well.
-template <int Bits>
-inline void try_dot_chain(const ProbeOperands& in, int extreme, ProbeResults& out) {
-  constexpr int kGroups = 61;
-  i32x16 total = zero_i32(), scaled = zero_i32();
-  const i32x16 scale = dot_scale_high(bit_and(load_words(in.bytes), broadcast_i32(0x001f001f)));
-  int32_t offset = 0;
-  DotChain<Bits> chain;
-  chain.clear();
-  for (int i = 0, steps = 1; i < kGroups; ++i, ++steps) {
-    const uint8_t* p = in.bytes + 61 * i;
-    const u8x64 largest = broadcast_u8((1 << Bits) - 1);
-    const u8x64 w = extreme == 0  ? shift_right_u8<8 - Bits>(load_u8(p))
-                    : extreme < 3 ? largest
-                                  : broadcast_u8(0);
-    int8_t a[4];
-    for (int j = 0; j < 4; ++j) {
-      a[j] = extreme == 0 ? int8_t(p[j] == 0x80 ? 1 : p[j]) : extreme % 2 == 0 ? 127 : -127;
-      offset += a[j];
-    }
-    chain.step(w, broadcast_4xs8(a));
-    if (steps == DotChain<Bits>::kSteps || i + 1 == kGroups) {
-      total = add(total, chain.total());
-      if constexpr (Bits < 8) scaled = add(scaled, chain.scaled(scale));
-      chain.clear();
-      steps = 0;
+// 61 k-groups of activations in [-127, 127], random or all at one extreme.
+constexpr int kDotGroups = 61;
+struct DotActivations {
+  int8_t q[kDotGroups][4];
+  int32_t sum = 0;
+
+  DotActivations(const uint8_t* bytes, int extreme) {
+    for (int i = 0; i < kDotGroups; ++i) {
+      for (int j = 0; j < 4; ++j) {
+        const uint8_t byte = bytes[61 * i + j];
+        q[i][j] = extreme == 0 ? int8_t(byte == 0x80 ? 1 : byte) : extreme % 2 == 0 ? 127 : -127;
+        sum += q[i][j];
+      }
     }
   }
-  put(out, "DotChain", sub(total, broadcast_i32(DotChain<Bits>::kOffset * offset)));
-  put(out, "DotChain scaled", scaled);
+  ClassSums sums(int first, int end) const {
+    uint32_t low = 0, high = 0;
+    for (int i = first; i < end; ++i) {
+      low -= uint32_t(q[i][0] + q[i][1]);
+      high -= uint32_t(q[i][2] + q[i][3]);
+    }
+    return {int32_t((low & 0xffffu) | high << 16)};
+  }
+};
+
+// They meet weights below 2^Bits, random or all at one extreme, in as many chains as they need; scaled by
+// sub-scales of five bits as well.
+template <int Bits>
+inline void try_dot_chain(const ProbeOperands& in, int extreme, ProbeResults& out) {
+  using Chain = DotChain<Bits>;
+  i32x16 total = zero_i32(), scaled = zero_i32();
+  const i32x16 scale = dot_scale_high(bit_and(load_words(in.bytes), broadcast_i32(0x001f001f)));
+  const DotActivations a(in.bytes, extreme);
+  for (int first = 0; first < kDotGroups; first += Chain::kSteps) {
+    const int end = kDotGroups - first < Chain::kSteps ? kDotGroups : first + Chain::kSteps;
+    Chain chain;
+    chain.start(a.sums(first, end));
+    for (int i = first; i < end; ++i) {
+      const uint8_t all = extreme < 3 ? (1 << Bits) - 1 : 0;
+      const u8x64 w = extreme == 0 ? shift_right_u8<8 - Bits>(load_u8(in.bytes + 61 * i)) : broadcast_u8(all);
+      chain.step(w, broadcast_4xs8(a.q[i]));
+    }
+    total = add(total, chain.total());
+    if constexpr (Bits < 8) scaled = add(scaled, chain.scaled(scale));
+  }
+  const int32_t centre = Chain::kCentre * a.sum;
+  const i32x16 factor = bit_and(load_words(in.bytes), broadcast_i32(0x001f0000));
+  put(out, "DotChain", add(total, broadcast_i32(centre)));
+  put(out, "DotChain scaled",
+      add(scaled, mul(shift_right<16>(factor), broadcast_i32(Bits < 8 ? centre : 0))));
 }
 
 void probe(const ProbeOperands& in, ProbeResults& out) {

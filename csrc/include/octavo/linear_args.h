@@ -16,21 +16,24 @@ struct PackedView {
   int32_t shift;  // weights times 2^shift are below 2^15: for the kernels that unpack to float16
 };
 
-// 32 k of a row, quantised for the block formats: q * scale is near x; fsum = scale * (sum of q).
+// 32 k of a row, quantised for the block formats: q * scale is near x; fsum = scale * (sum of q). class_sums
+// holds minus the sums of q over k % 4 < 2 (the low half) and over k % 4 >= 2 as an int16 pair.
 struct RowBlock32 {
   int8_t q[32];
   float scale;
   float fsum;
   int32_t sum;
-  int32_t padding;
+  int32_t class_sums;
 };
 
 // 256 k of a row, quantised for the K formats. sums[i] holds the sums of the two 16-halves of 32 k as an
-// int16 pair (low half first), sums64[i] those of the two 32-halves of 64 k.
+// int16 pair (low half first), sums64[i] those of the two 32-halves of 64 k, class_sums[i] those of
+// RowBlock32 of 16 k.
 struct RowBlock256 {
   int8_t q[256];
   int32_t sums[8];
   int32_t sums64[4];
+  int32_t class_sums[16];
   float scale;
   int32_t padding[3];
 };

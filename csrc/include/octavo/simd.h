@@ -21,6 +21,19 @@
 // Loops over a tile's rows and panels must vanish, or its accumulators live in memory.
 #define OCTAVO_UNROLL _Pragma("GCC unroll 16")
 
+namespace octavo {
+namespace OCTAVO_ISA {
+namespace {
+
+// Class sums of a row (linear_args.h) of one piece, or of two that follow each other.
+struct ClassSums {
+  int32_t a, b = 0;
+};
+
+}  // namespace
+}  // namespace OCTAVO_ISA
+}  // namespace octavo
+
 #if defined(OCTAVO_SIMD_AVX512VNNI)
 #include "octavo/simd/avx512.h"
 #include "octavo/simd/avx512vnni_dot.h"

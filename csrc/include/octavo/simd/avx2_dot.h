@@ -21,17 +21,24 @@ inline i32x16 dot_scale_high(i32x16 a) {
 // later, which takes several times the 16 registers.
 inline void in_order(__m256i& lo, __m256i& hi) { asm("" : "+x"(lo), "+x"(hi)); }
 
-// pmaddubsw adds two products into an int16. With weights below 2^Bits and |a| <= 127 that many steps cannot
-// saturate: 3*127*2*32 = 24384, 7*127*2*16 = 28448, 15*127*2*8 = 30480, 31*127*2*4 = 31496, 63*127*2*2 =
-// 32004.
+// pmaddubsw adds two products into an int16. With weights below 2^Bits and |a| <= 127 that many steps fit
+// into an int16: 3*127*2*32 = 24384, 7*127*2*16 = 28448, 15*127*2*8 = 30480. More bits are counted from the
+// middle, 16*127*2*8 = 32*127*2*4 = 32512: the sum starts with minus the middle times the activations and may
+// wrap on its way, since only its end has to fit.
 template <int Bits>
 struct DotChain {
   static_assert(Bits >= 2 && Bits <= 6);
-  static constexpr int kSteps = 1 << (7 - Bits);
-  static constexpr int kOffset = 0;
+  static constexpr int kSteps = Bits < 5 ? 1 << (7 - Bits) : 1 << (8 - Bits);
+  static constexpr int kCentre = Bits < 5 ? 0 : 1 << (Bits - 1);
   __m256i lo, hi;
 
-  void clear() { lo = hi = _mm256_setzero_si256(); }
+  void start(ClassSums sums) {
+    lo = hi = _mm256_setzero_si256();
+    if constexpr (kCentre != 0) {
+      const __m256i both = _mm256_add_epi16(_mm256_set1_epi32(sums.a), _mm256_set1_epi32(sums.b));
+      lo = hi = _mm256_slli_epi16(both, Bits - 1);
+    }
+  }
   void step(u8x64 w, i32x16 a) {
     lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(w.lo, a.lo));
     hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(w.hi, a.hi));
@@ -48,7 +55,7 @@ struct DotChain {
 template <>
 struct DotChain<8> {
   static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = 0;
+  static constexpr int kCentre = 128;
   __m256i lo, hi;
 
   static __m256i dot(__m256i w, __m256i a) {
@@ -56,7 +63,7 @@ struct DotChain<8> {
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(a, q));
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
   }
-  void clear() { lo = hi = _mm256_setzero_si256(); }
+  void start(ClassSums) { lo = hi = _mm256_setzero_si256(); }
   void step(u8x64 w, i32x16 a) {
     lo = _mm256_add_epi32(lo, dot(w.lo, a.lo));
     hi = _mm256_add_epi32(hi, dot(w.hi, a.hi));
@@ -65,7 +72,7 @@ struct DotChain<8> {
   i32x16 total() const { return {lo, hi}; }
 };
 
-constexpr int kIntTileRows = 4;
+constexpr int int_tile_rows(int bits) { return bits == 8 ? 4 : 6; }
 constexpr bool kFewRegisters = true;
 
 }  // namespace

@@ -188,7 +188,7 @@ inline i32x16 dot2_i16(i32x16 a, i32x16 b) { return {_mm512_madd_epi16(a.v, b.v)
 inline i32x16 load_u8_pairs(const uint8_t* p) { return {_mm512_cvtepu8_epi16(load_m256(p))}; }
 inline i32x16 load_i8_pairs(const int8_t* p) { return {_mm512_cvtepi8_epi16(load_m256(p))}; }
 
-constexpr int kIntTileRows = 6;
+constexpr int int_tile_rows(int) { return 6; }
 constexpr bool kFewRegisters = false;
 constexpr int kFloatTileRows = 12;
 constexpr int kPairTileRows = 12;  // bf16 pairs need registers of their own

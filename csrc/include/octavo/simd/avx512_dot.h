@@ -24,15 +24,21 @@ inline void in_order(__m512i& sum) {
 #endif
 }
 
-// vpmaddubsw adds two products into an int16, and so many steps cannot saturate: see avx2_dot.h.
+// vpmaddubsw adds two products into an int16, and the sums of so many steps fit: see avx2_dot.h.
 template <int Bits>
 struct DotChain {
   static_assert(Bits >= 2 && Bits <= 6);
-  static constexpr int kSteps = 1 << (7 - Bits);
-  static constexpr int kOffset = 0;
+  static constexpr int kSteps = Bits < 5 ? 1 << (7 - Bits) : 1 << (8 - Bits);
+  static constexpr int kCentre = Bits < 5 ? 0 : 1 << (Bits - 1);
   __m512i sum;
 
-  void clear() { sum = _mm512_setzero_si512(); }
+  void start(ClassSums sums) {
+    sum = _mm512_setzero_si512();
+    if constexpr (kCentre != 0) {
+      const __m512i both = _mm512_add_epi16(_mm512_set1_epi32(sums.a), _mm512_set1_epi32(sums.b));
+      sum = _mm512_slli_epi16(both, Bits - 1);
+    }
+  }
   void step(u8x64 w, i32x16 a) {
     sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(w.v, a.v));
     in_order(sum);
@@ -46,10 +52,10 @@ struct DotChain {
 template <>
 struct DotChain<8> {
   static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = 0;
+  static constexpr int kCentre = 128;
   __m512i sum;
 
-  void clear() { sum = _mm512_setzero_si512(); }
+  void start(ClassSums) { sum = _mm512_setzero_si512(); }
   void step(u8x64 w, i32x16 a) {
     const __m512i q = _mm512_xor_si512(w.v, _mm512_set1_epi8(char(0x80)));
     const __m512i turned = _mm512_mask_sub_epi8(a.v, _mm512_movepi8_mask(q), _mm512_setzero_si512(), a.v);

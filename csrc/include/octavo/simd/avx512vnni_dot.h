@@ -11,10 +11,10 @@ inline i32x16 dot_scale_high(i32x16 a) { return shift_right_arith<16>(a); }
 template <int Bits>
 struct DotChain {
   static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = Bits == 8 ? 128 : 0;
+  static constexpr int kCentre = 0;
   __m512i sum;
 
-  void clear() { sum = _mm512_setzero_si512(); }
+  void start(ClassSums) { sum = _mm512_setzero_si512(); }
   void step(u8x64 w, i32x16 a) { sum = _mm512_dpbusd_epi32(sum, w.v, a.v); }
   i32x16 total() const { return {sum}; }
   i32x16 scaled(i32x16 scale) const { return {_mm512_mullo_epi32(sum, scale.v)}; }

@@ -11,10 +11,10 @@ inline i32x16 dot_scale_high(i32x16 a) { return shift_right_arith<16>(a); }
 template <int Bits>
 struct DotChain {
   static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = Bits == 8 ? 128 : 0;
+  static constexpr int kCentre = 0;
   __m256i lo, hi;
 
-  void clear() { lo = hi = _mm256_setzero_si256(); }
+  void start(ClassSums) { lo = hi = _mm256_setzero_si256(); }
   void step(u8x64 w, i32x16 a) {
     lo = _mm256_dpbusd_avx_epi32(lo, w.lo, a.lo);
     hi = _mm256_dpbusd_avx_epi32(hi, w.hi, a.hi);
@@ -23,7 +23,7 @@ struct DotChain {
   i32x16 scaled(i32x16 scale) const { return mul(total(), scale); }
 };
 
-constexpr int kIntTileRows = 4;
+constexpr int int_tile_rows(int) { return 4; }
 constexpr bool kFewRegisters = true;
 
 }  // namespace

@@ -10,9 +10,11 @@ template <int Bits, int M>
 struct DotRows {
   DotChain<Bits> chain[M];
 
-  [[gnu::always_inline]] void clear() {
+  // sums(m): the ClassSums of what row m's chain will meet.
+  template <class Sums>
+  [[gnu::always_inline]] void start(Sums sums) {
     OCTAVO_UNROLL
-    for (int m = 0; m < M; ++m) chain[m].clear();
+    for (int m = 0; m < M; ++m) chain[m].start(sums(m));
   }
   // q[m]: eight activations of row m. Two steps of each chain.
   [[gnu::always_inline]] void step(u8x64 even, u8x64 odd, const int8_t* const (&q)[M]) {

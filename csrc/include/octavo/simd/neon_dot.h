@@ -12,7 +12,7 @@ template <int Bits>
 struct DotChain {
   static_assert(Bits <= 6 || Bits == 8);
   static constexpr int kSteps = 1 << (Bits == 8 ? 1 : 8 - Bits);
-  static constexpr int kOffset = 0;
+  static constexpr int kCentre = Bits == 8 ? 128 : 0;
   struct Sums {
     int16x8_t low, high;  // of bytes 0..7 and 8..15
   };
@@ -27,7 +27,7 @@ struct DotChain {
   }
   static int32x4_t total(Sums sums) { return vpaddq_s32(vpaddlq_s16(sums.low), vpaddlq_s16(sums.high)); }
 
-  void clear() { q0 = q1 = q2 = q3 = {vdupq_n_s16(0), vdupq_n_s16(0)}; }
+  void start(ClassSums) { q0 = q1 = q2 = q3 = {vdupq_n_s16(0), vdupq_n_s16(0)}; }
   void step(u8x64 w, i32x16 a) {
     q0 = add(q0, w.q0, a.q0);
     q1 = add(q1, w.q1, a.q1);
@@ -38,7 +38,7 @@ struct DotChain {
   i32x16 scaled(i32x16 scale) const { return mul(total(), scale); }
 };
 
-constexpr int kIntTileRows = 2;  // a row's sums take eight of 32 registers
+constexpr int int_tile_rows(int) { return 2; }  // a row's sums take eight of 32 registers
 constexpr bool kFewRegisters = false;
 
 }  // namespace

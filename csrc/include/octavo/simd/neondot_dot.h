@@ -14,13 +14,13 @@ inline int8x16_t signed_weights(uint8x16_t w) {
 template <int Bits>
 struct DotChain {
   static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = 0;
+  static constexpr int kCentre = Bits == 8 ? 128 : 0;
   i32x16 sum;
 
   static int32x4_t dot(int32x4_t sum, uint8x16_t w, int32x4_t a) {
     return vdotq_s32(sum, signed_weights<Bits>(w), vreinterpretq_s8_s32(a));
   }
-  void clear() { sum = broadcast_i32(0); }
+  void start(ClassSums) { sum = broadcast_i32(0); }
   void step(u8x64 w, i32x16 a) { sum = OCTAVO_ZIP3(dot, sum, w, a); }
   i32x16 total() const { return sum; }
   i32x16 scaled(i32x16 scale) const { return mul(sum, scale); }
@@ -31,7 +31,8 @@ template <int Bits, int M>
 struct DotRows {
   i32x16 sum[M];
 
-  [[gnu::always_inline]] void clear() {
+  template <class Sums>
+  [[gnu::always_inline]] void start(Sums) {
     OCTAVO_UNROLL
     for (int m = 0; m < M; ++m) sum[m] = broadcast_i32(0);
   }
@@ -51,7 +52,7 @@ struct DotRows {
   [[gnu::always_inline]] i32x16 scaled(int m, i32x16 scale) const { return mul(sum[m], scale); }
 };
 
-constexpr int kIntTileRows = 4;
+constexpr int int_tile_rows(int) { return 4; }
 constexpr bool kFewRegisters = false;
 
 }  // namespace

@@ -356,16 +356,16 @@ inline i32x16 dot_scale_low(i32x16 a) { return shift_right_arith<16>(shift_left<
 inline i32x16 dot_scale_high(i32x16 a) { return shift_right_arith<16>(a); }
 
 // ---- DotChain<Bits>: per lane the exact sum over k-groups of (4 unsigned weights) . (4 signed activations).
-// Weights are below 2^Bits, activations in [-127, 127]; at most kSteps steps between two folds. The weight
-// bytes carry an offset that the caller removes; what is left to remove after `total` is kOffset (only 8-bit
-// chains may differ).
+// Weights are below 2^Bits, activations in [-127, 127]; at most kSteps steps between two folds. Weights count
+// less kCentre, which the ISA chooses; what their zero differs from it the caller removes. A chain with a
+// centre of its own starts with the class sums (linear_args.h) of all its activations.
 template <int Bits>
 struct DotChain {
   static constexpr int kSteps = 1 << 16;
-  static constexpr int kOffset = Bits == 8 ? 128 : 0;
+  static constexpr int kCentre = 0;
   i32x16 sum;
 
-  void clear() { sum = broadcast_i32(0); }
+  void start(ClassSums) { sum = broadcast_i32(0); }
   void step(u8x64 w, i32x16 a) {
     OCTAVO_LANES {
       for (int j = 0; j < 4; ++j) sum.v[i] += int32_t(w.v[4 * i + j]) * int8_t(uint32_t(a.v[i]) >> (8 * j));
@@ -379,7 +379,7 @@ struct DotChain {
 
 // Rows of a register tile of the matrix kernels (16 columns wide). One row here: nothing to gain, and the
 // unit stays quick to compile.
-constexpr int kIntTileRows = 1;
+constexpr int int_tile_rows(int) { return 1; }
 constexpr bool kFewRegisters = false;
 constexpr int kFloatTileRows = 1;
 constexpr int kPairTileRows = 1;  // bf16 pairs need registers of their own
