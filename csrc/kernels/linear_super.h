@@ -235,8 +235,11 @@ struct SuperKernel {
     part.last ? store_outputs<M>(args, panel, row, acc) : store_partial<M>(args, panel, row, acc);
   }
 
+  // Bits unpacked on the way take registers from the sums.
+  static constexpr int kPackedRows = kFewRegisters && Layout::kBits <= 4 ? 4 : int_tile_rows(Layout::kBits);
+
   static void run_panel(const LinearArgs& args, int64_t panel) {
-    for_row_tiles<int_tile_rows(Layout::kBits)>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
+    for_row_tiles<kPackedRows>(args.a.rows, [&](auto m, int64_t row) OCTAVO_INLINE_LAMBDA {
       tile<decltype(m)::value>(args, panel, row);
     });
   }
