@@ -13,6 +13,7 @@ namespace {
 
 struct ArmFeatures {
   bool dotprod = false;  // SDOT, UDOT
+  bool i8mm = false;     // with dotprod: SMMLA, USMMLA
 };
 
 #if defined(__APPLE__)
@@ -21,11 +22,15 @@ bool has_feature(const char* name) {
   size_t size = sizeof value;
   return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
 }
-ArmFeatures arm_features() { return {has_feature("hw.optional.arm.FEAT_DotProd")}; }
+ArmFeatures arm_features() {
+  const bool dotprod = has_feature("hw.optional.arm.FEAT_DotProd");
+  return {dotprod, dotprod && has_feature("hw.optional.arm.FEAT_I8MM")};
+}
 #elif defined(__linux__)
 ArmFeatures arm_features() {
-  constexpr unsigned long kAsimdDP = 1ul << 20;  // HWCAP_ASIMDDP
-  return {(getauxval(AT_HWCAP) & kAsimdDP) != 0};
+  constexpr unsigned long kAsimdDP = 1ul << 20, kI8MM = 1ul << 13;  // HWCAP_ASIMDDP, HWCAP2_I8MM
+  const bool dotprod = (getauxval(AT_HWCAP) & kAsimdDP) != 0;
+  return {dotprod, dotprod && (getauxval(AT_HWCAP2) & kI8MM) != 0};
 }
 #else
 ArmFeatures arm_features() { return {}; }

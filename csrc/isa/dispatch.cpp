@@ -100,6 +100,7 @@ struct Dispatch {
     const ArmFeatures cpu = arm_features();
     offer({"neon", register_linear_neon, register_layers_neon});
     if (cpu.dotprod) offer({"neondot", register_linear_neondot, register_layers_neon});
+    if (cpu.i8mm) offer({"i8mm", register_linear_i8mm, register_layers_neon});
 #endif
     choose(count - 1);
   }

@@ -11,6 +11,10 @@
 #if defined(OCTAVO_TILES)
 #include "kernels/linear_float_tiles.h"
 #include "kernels/linear_quantised_tiles.h"
+#elif defined(OCTAVO_SQUARES)
+#include "kernels/quantise_pairs.h"
+
+#include "kernels/linear_squares.h"
 #endif
 
 namespace octavo {
@@ -25,10 +29,17 @@ using BestSuperKernel = QuantisedTileKernel<Layout>;
 constexpr RowForm kBlockRows = kRowsRounded, kSuperRows = kRowsRounded, kBF16Rows = kRowsBF16;
 constexpr auto kLinearBF16 = SplitKernel::run;
 #else
+#if defined(OCTAVO_SQUARES)
+template <class Layout>
+using BestBlockKernel = SquareKernel<BlockSquares<Layout>>;
+template <class Layout>
+using BestSuperKernel = SquareKernel<SuperSquares<Layout>>;
+#else
 template <class Layout>
 using BestBlockKernel = BlockKernel<Layout>;
 template <class Layout>
 using BestSuperKernel = SuperKernel<Layout>;
+#endif
 constexpr RowForm kBlockRows = kRowsBlock32, kSuperRows = kRowsBlock256, kBF16Rows = kRowsFloat;
 constexpr auto kLinearBF16 = FloatKernel<PackedBF16>::run;
 #endif
@@ -51,6 +62,10 @@ inline void fill_rows(LinearKernels& table) {
   table.quantise[kRowsBF16] = split_rows;
   table.quantise[kRowsRounded] = round_rows_bf16;
   table.tiled_from[kRowsBF16] = table.tiled_from[kRowsRounded] = kTileM + 1;  // fewer rows are one lower tile
+#elif defined(OCTAVO_SQUARES)
+  table.quantise[kRowsBlock32] = quantise_pairs_block32;
+  table.quantise[kRowsBlock256] = quantise_pairs_block256;
+  table.tiled_from[kRowsBlock32] = table.tiled_from[kRowsBlock256] = kSquaresFrom;
 #endif
 }
 

@@ -21,6 +21,7 @@ void register_probe_avx512vnni(Probe* probe);
 #elif defined(__aarch64__)
 void register_probe_neon(Probe* probe);
 void register_probe_neondot(Probe* probe);
+void register_probe_i8mm(Probe* probe);
 #endif
 
 namespace {
@@ -37,7 +38,8 @@ const NamedProbe kProbes[] = {{"scalar", register_probe_scalar},
                               {"avx512vnni", register_probe_avx512vnni}
 #elif defined(__aarch64__)
                               {"neon", register_probe_neon},
-                              {"neondot", register_probe_neondot}
+                              {"neondot", register_probe_neondot},
+                              {"i8mm", register_probe_i8mm}
 #endif
 };
 

@@ -108,6 +108,13 @@ void add_products(Format format, std::vector<Case>& cases) {
                        multiply(*weight, *x, rows, rows % 2 ? bias->data() : nullptr, out);
                      }});
   }
+  // Kernels that unpack a chunk of k at a time, and a last chunk of rows that is a single one.
+  const auto longer = random_weight(format, 21, 2304);
+  const auto more = std::make_shared<std::vector<float>>(Random(10).values(97 * 2304));
+  for (int64_t rows : {9, 97}) {
+    cases.push_back({std::string("linear ") + info.name + ", 2304 columns, rows " + std::to_string(rows),
+                     [=](Output& out) { multiply(*longer, *more, rows, bias->data(), out); }});
+  }
 }
 
 // All weights and all activations at their extremes: sums are as large as they get.

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ARM_PROCESSORS = {
     "cortex-a72": ["neon"],
     "cortex-a76": ["neon", "neondot"],
-    "max": ["neon", "neondot"],
+    "max": ["neon", "neondot", "i8mm"],
 }
 
 pytestmark = pytest.mark.slow

@@ -16,6 +16,7 @@ MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of ELF
 _BEYOND_AVX2 = r"%zmm|%tmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])"
 _ARM_MATRIX_PRODUCTS = r"\s(us?mmla|smmla|usdot|sudot|bf(dot|mmla|mlal[bt]|cvtn?2?))\s|\b[zp]\d+\."
 _ARM_DOT_PRODUCTS = rf"\s[su]dot\s|{_ARM_MATRIX_PRODUCTS}"
+_ARM_BEYOND_I8MM = r"\sbf(dot|mmla|mlal[bt]|cvtn?2?)\s|\b[zp]\d+\."
 # Of each unit, what its disassembly must not show.
 FOREIGN = {
     ("x86_64", "scalar"): r"\sv[a-z0-9]+\s.*%[xyz]mm|%tmm|%k[0-7]",
@@ -27,6 +28,15 @@ FOREIGN = {
     ("aarch64", "scalar"): _ARM_DOT_PRODUCTS,
     ("aarch64", "neon"): _ARM_DOT_PRODUCTS,
     ("aarch64", "neondot"): _ARM_MATRIX_PRODUCTS,
+    ("aarch64", "i8mm"): _ARM_BEYOND_I8MM,
+}
+# What the matrix kernels of a unit are there for.
+OWN = {
+    ("x86_64", "avxvnni"): r"\svpdpbusd\s",
+    ("x86_64", "avx512vnni"): r"\svpdpbusd\s",
+    ("x86_64", "amx"): r"\stdpbf16ps\s",
+    ("aarch64", "neondot"): r"\ssdot\s",
+    ("aarch64", "i8mm"): r"\ssmmla\s",
 }
 
 
@@ -91,3 +101,12 @@ def test_units_hold_no_instruction_of_a_larger_set(objects: list[IsaObject]) -> 
         lines = _output(_tool("objdump", item.machine), "-d", "--no-show-raw-insn", str(item.path))
         assert len(lines) > 1000, item.path
         assert [line for line in lines if foreign.search(line)] == [], item.path
+
+
+def test_matrix_kernels_use_the_instructions_of_their_set(objects: list[IsaObject]) -> None:
+    for item in objects:
+        own = OWN.get((item.machine, item.unit))
+        if own is None or not any("LINEAR" in part for part in item.path.parts):
+            continue
+        lines = _output(_tool("objdump", item.machine), "-d", "--no-show-raw-insn", str(item.path))
+        assert any(re.search(own, line) for line in lines), item.path

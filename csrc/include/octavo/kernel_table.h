@@ -24,6 +24,7 @@ void register_linear_amx(LinearKernels* table);
 void register_linear_neon(LinearKernels* table);
 void register_layers_neon(LayerKernels* table);
 void register_linear_neondot(LinearKernels* table);
+void register_linear_i8mm(LinearKernels* table);
 
 // The table in use: the best ISA of this machine, or what set_isa chose.
 const KernelTable& kernels();

@@ -38,12 +38,28 @@ struct RowBlock256 {
   int32_t padding[3];
 };
 
-// RowBlock256 of 16 rows side by side, as tiles of a matrix unit want them.
-struct TileBlock256 {
-  int8_t q[4][16][64];  // 64 k at a time
-  int32_t sums64[4][16];
-  float scale[16];
+// RowBlock32 of two rows (kernels/linear_squares.h): eight k of each side by side, and each number twice.
+struct PairBlock32 {
+  int8_t q[4][2][8];
+  float scale[2][2];
+  float fsum[2][2];
 };
+
+// Eight neighbouring sums of the quants of each of two rows: 128 * high + low.
+struct PairSums {
+  int8_t low[2][8];
+  int8_t high[2][8];
+};
+
+// RowBlock256 of two rows likewise, with their sums over sub-blocks of 16 and of 32.
+struct PairBlock256 {
+  int8_t q[32][2][8];
+  PairSums sums16[2];
+  PairSums sums32[1];
+  float scale[2][2];
+};
+static_assert(sizeof(PairBlock32) <= 2 * sizeof(RowBlock32) &&
+              sizeof(PairBlock256) <= 2 * sizeof(RowBlock256));
 
 // Bytes of 32 k of a row in two bfloat16 parts (kernels/linear_float_tiles.h), and in one
 // (linear_quantised_tiles.h).
@@ -60,7 +76,7 @@ struct ActivationRows {
   uint8_t* blocks;
   int64_t row_bytes;
   int32_t shift;  // that of the weights they meet, for kRowsRounded
-  bool tiled;     // rows 16 t to 16 t + 15 are a sequence of tile blocks from blocks + 16 * t * row_bytes on
+  bool tiled;     // n rows from n * t on lie together from blocks + n * t * row_bytes on (16, or 2 in pairs)
 };
 
 // out[r][c] = x[r] . w[c] (+ bias[c]) for the columns of the given panels. out points at the weight's first

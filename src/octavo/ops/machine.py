@@ -37,7 +37,7 @@ def num_threads() -> int:
 def isa() -> str:
     """Name of the instruction set in use.
 
-    `scalar`, on x86 `avx2`, `avxvnni`, `avx512`, `avx512vnni` or `amx`, on Arm `neon` or `neondot`.
+    `scalar`, on x86 `avx2`, `avxvnni`, `avx512`, `avx512vnni` or `amx`, on Arm `neon`, `neondot` or `i8mm`.
     """
     return str(built_module().isa())
 
