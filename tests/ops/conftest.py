@@ -1,4 +1,4 @@
-"""What the tests of the ops share: the machine as it was, and AVX-512 where it cannot run."""
+"""What the tests of the ops share: the machine as it was, and instruction sets where they cannot run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, offer_emulated_avx512, simde_flags
+from tests.ops.emulation import EMULATED, offer_emulated, simde_flags
 
 from octavo import ops
 
@@ -29,8 +29,8 @@ def emulated_avx512(tmp_path_factory: pytest.TempPathFactory) -> str:
     compiler, simde = shutil.which("g++"), simde_flags()
     if compiler is None or simde is None:
         pytest.skip(
-            "emulating AVX-512 and AMX needs g++ and SIMDe (`make test` installs it; Debian: libsimde-dev)"
+            "emulating AVX-VNNI, AVX-512 and AMX needs g++ and SIMDe (`make test` installs it; Debian: libsimde-dev)"
         )
     if EMULATED not in ops.available_isas():
-        offer_emulated_avx512(compiler, simde, tmp_path_factory.mktemp("emulated"))
+        offer_emulated(compiler, simde, tmp_path_factory.mktemp("emulated"))
     return EMULATED

@@ -1,4 +1,4 @@
-// The AVX-512 and AMX kernels compiled against SIMDe, behind C names: see emulation.py.
+// The AVX-VNNI, AVX-512 and AMX kernels compiled against SIMDe, behind C names: see emulation.py.
 #include "octavo/kernel_table.h"
 
 extern "C" {
@@ -6,6 +6,7 @@ void octavo_fill_linear_avx512(octavo::LinearKernels* table) { octavo::register_
 void octavo_fill_linear_avx512vnni(octavo::LinearKernels* table) {
   octavo::register_linear_avx512vnni(table);
 }
+void octavo_fill_linear_avxvnni(octavo::LinearKernels* table) { octavo::register_linear_avxvnni(table); }
 void octavo_fill_linear_amx(octavo::LinearKernels* table) { octavo::register_linear_amx(table); }
 void octavo_fill_layers_avx512(octavo::LayerKernels* table) { octavo::register_layers_avx512(table); }
 }

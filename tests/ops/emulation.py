@@ -1,4 +1,4 @@
-"""The AVX-512 and AMX kernels on a machine without them: compiled against SIMDe and offered to the dispatcher."""
+"""The AVX-VNNI, AVX-512 and AMX kernels on a machine without them: compiled against SIMDe and offered to the dispatcher."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from octavo.ops.dispatch import built_module
 
 EMULATED = "avx512-emulated"
 EMULATED_VNNI = "avx512vnni-emulated"
+EMULATED_AVXVNNI = "avxvnni-emulated"
 EMULATED_TILES = "amx-emulated"
-EMULATIONS = (EMULATED, EMULATED_VNNI, EMULATED_TILES)
+EMULATIONS = (EMULATED, EMULATED_VNNI, EMULATED_AVXVNNI, EMULATED_TILES)
 _ROOT = Path(__file__).resolve().parents[2]
 _FLAGS = (
     "-std=c++20 -O1 -DNDEBUG -DOCTAVO_EMULATED -fPIC -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti "
@@ -21,7 +22,13 @@ _FLAGS = (
 ).split()
 
 
-_UNITS = (("avx512", "LINEAR"), ("avx512", "LAYERS"), ("avx512vnni", "LINEAR"), ("amx", "LINEAR"))
+_UNITS = (
+    ("avx512", "LINEAR"),
+    ("avx512", "LAYERS"),
+    ("avx512vnni", "LINEAR"),
+    ("avxvnni", "LINEAR"),
+    ("amx", "LINEAR"),
+)
 
 
 def simde_flags() -> list[str] | None:
@@ -31,8 +38,11 @@ def simde_flags() -> list[str] | None:
     return [] if Path("/usr/include/simde/x86/avx512.h").exists() else None
 
 
-def offer_emulated_avx512(compiler: str, simde: list[str], folder: Path) -> None:
-    """Compile the units into `folder` and add them to `ops.available_isas()` as `EMULATIONS`."""
+def offer_emulated(compiler: str, simde: list[str], folder: Path) -> None:
+    """Compile the units into `folder` and add them to `ops.available_isas()` as `EMULATIONS`.
+
+    All have the layer kernels of AVX-512: those of AVX2, which AVX-VNNI has, are tested as they are.
+    """
     command = [compiler, *_FLAGS, *simde]
     objects = [str(folder / f"{unit}-{group}.o") for unit, group in _UNITS]
     # Half a minute each: side by side.

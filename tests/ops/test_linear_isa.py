@@ -1,4 +1,4 @@
-"""What must hold of the instruction-set units as such: the choice, and AVX-512 right where it cannot run."""
+"""What must hold of the instruction-set units as such: the choice, and kernels right where they cannot run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, EMULATED_TILES, EMULATED_VNNI, EMULATIONS
+from tests.ops.emulation import EMULATED, EMULATED_AVXVNNI, EMULATED_TILES, EMULATED_VNNI, EMULATIONS
 from tests.ops.test_linear import PORTABLE
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
@@ -34,7 +34,7 @@ def test_scalar_is_always_there_and_the_best_is_the_default() -> None:
 @pytest.mark.parametrize("isa", EMULATIONS)
 @pytest.mark.parametrize("fmt", ops.FORMATS)
 @pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
+def test_emulated_kernels_give_the_scalar_bits(fmt: str, isa: str) -> None:
     cols = {1: 1029, 32: 2144, 256: 1280}[smallest_cols(fmt)]
     weight = random_weight(fmt, 37, cols).packed
     x = random_rows(33, cols)
@@ -45,11 +45,11 @@ def test_emulated_avx512_gives_the_scalar_bits(fmt: str, isa: str) -> None:
         assert torch.equal(ops.linear(x[:rows], [weight]), expected[:rows]), rows
 
 
-@pytest.mark.parametrize("isa", [EMULATED, EMULATED_VNNI])
+@pytest.mark.parametrize("isa", [EMULATED, EMULATED_VNNI, EMULATED_AVXVNNI])
 @pytest.mark.parametrize("fmt", ["q4_0", "q5_0", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl"])
 @pytest.mark.parametrize("byte", [0x00, 0x7F, 0x80, 0xFF])
 @pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_avx512_extremes(fmt: str, byte: int, isa: str) -> None:
+def test_emulated_extremes(fmt: str, byte: int, isa: str) -> None:
     weight = random_weight(fmt, 16, 512, byte=byte).packed
     x = torch.stack([torch.ones(512), -torch.ones(512), torch.tensor([1.0, -1.0]).repeat(256)]).repeat(8, 1)
     ops.set_isa("scalar")

@@ -1,6 +1,10 @@
 // Integer dot products of AVX-VNNI: four byte products into an int32, without saturation.
 #pragma once
 
+#if defined(OCTAVO_EMULATED)
+#include "octavo/simd/avxvnni_emulated.h"
+#endif
+
 namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
