@@ -89,6 +89,7 @@ void ThreadPool::after_fork_in_child() {
   gate_ = 0;
   sleepers_ = 0;
   waiting_ = 0;
+  stopping_ = false;  // another thread may have been stopping the workers
 }
 
 ThreadPool::Turn::Turn(ThreadPool& pool) : pool_(pool) {

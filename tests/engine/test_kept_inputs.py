@@ -30,8 +30,10 @@ class CheckedBatch(InputBatch):
     def prepare(self, plan: StepPlan) -> PreparedStep:
         kept = self._next_step
         step = super().prepare(plan)
-        CheckedBatch.num_fresh += step is not kept
-        if step is kept:
+        # Arrays of a step that got pages are the kept ones too.
+        is_kept = kept is not None and step.token_ids is kept.token_ids
+        CheckedBatch.num_fresh += not is_kept
+        if is_kept:
             CheckedBatch.num_kept += 1
             same_steps(step, self._prepare(plan, list(plan.num_scheduled_tokens)))
         return step
@@ -151,6 +153,20 @@ def test_a_preempted_request_comes_back_in_another_slot(model: Decoder) -> None:
     assert max(map(len, CheckedTable.slots_of.values())) > 1
     assert crowded == alone
     assert CheckedBatch.num_kept > 20
+
+
+@pytest.mark.parametrize("max_decode_steps", [1, 5])
+def test_who_got_no_page_waits_and_nobody_fails(model: Decoder, max_decode_steps: int) -> None:
+    """Both want a page in the same step, one is left, and the table of the other is exactly as wide as what it has."""
+    long = [7] * (16 * 16 - 10)
+    needed = Stepper(model).scheduler.kv.pages_for(16 * 16 + 16)
+    for spare in range(4):
+        stepper = Stepper(
+            model, recorded=True, num_blocks=needed + 1 + spare, max_decode_steps=max_decode_steps
+        )
+        for name, prompt in {"short": [5] * 6, "long": long}.items():
+            stepper.add(name, prompt, SamplingParams(temperature=0, max_tokens=25, ignore_eos=True))
+        assert [len(answer.token_ids) for answer in stepper.run().values()] == [25, 25]
 
 
 def test_the_next_step_of_a_subset_and_of_another_order_is_made_anew(model: Decoder) -> None:

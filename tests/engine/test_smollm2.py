@@ -48,10 +48,15 @@ def test_without_a_tokenizer_ids_go_in_and_come_out() -> None:
             model.get_tokenizer()
 
 
-@pytest.mark.parametrize("command", ["serve", "run"])
+@pytest.mark.parametrize("command", ["serve", "run", "bench throughput"])
 def test_commands_that_speak_text_need_a_tokenizer(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "--model", str(smollm2_gguf()), "--skip-tokenizer-init"]) == 1
+    assert main([*command.split(), "--model", str(smollm2_gguf()), "--skip-tokenizer-init"]) == 1
     assert f"octavo {command} needs a tokenizer" in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_would_not_be_loaded_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--tokenizer cannot be given"):
+        LLM(str(smollm2_gguf()), tokenizer=str(smollm2_gguf()), skip_tokenizer_init=True)
 
 
 def test_chat_names_paris(llm: LLM) -> None:

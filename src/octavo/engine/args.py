@@ -137,6 +137,11 @@ class EngineArgs:
         """
         check_choices(self)
         self._check_numbers()
+        if self.skip_tokenizer_init and self.tokenizer is not None:
+            raise ConfigError(
+                "--skip-tokenizer-init loads no tokenizer, so --tokenizer cannot be given beside it.",
+                param="skip_tokenizer_init",
+            )
         facts = read_model_facts(resolve_model_path(self.model))
         check_asked(self.quantization, facts.hf)
         model = resolve_model_config(self, facts)

@@ -72,6 +72,8 @@ class InputBatch:
         self._free = list(range(max_num_seqs - 1, -1, -1))
         self._next_step: PreparedStep | None = None
         """What the next step is if it decodes the same requests again: decode steps have advanced its arrays."""
+        self._got_pages = False
+        """Whether requests have got pages since the last step was prepared."""
 
     def update(self, plan: StepPlan) -> None:
         """Take in what changed since the last step: requests that left, came, or got pages."""
@@ -86,8 +88,7 @@ class InputBatch:
             for table, block_ids in zip(self.pages, groups, strict=True):
                 if block_ids:
                     table.extend(slot, block_ids)
-        if plan.new_block_ids and self._next_step is not None:
-            self._next_step = self._with_new_pages(self._next_step)
+        self._got_pages |= bool(plan.new_block_ids)
 
     def prepare(self, plan: StepPlan) -> PreparedStep:
         """The arrays of a step, valid until the next one is prepared.
@@ -97,13 +98,12 @@ class InputBatch:
         """
         request_ids = list(plan.num_scheduled_tokens)
         kept, self._next_step = self._next_step, None
-        if (
-            kept is not None
-            and kept.request_ids == request_ids
-            and plan.total_tokens == len(request_ids)
-            and (kept.start + plan.num_steps <= kept.room).all()
-        ):
-            return kept
+        got_pages, self._got_pages = self._got_pages, False
+        if kept is not None and kept.request_ids == request_ids and plan.total_tokens == len(request_ids):
+            # Only now: a request that got no page is left out of the plan, and its next token has no place.
+            room = self._room(kept.slots) if got_pages else kept.room
+            if (kept.start + plan.num_steps <= room).all():
+                return self._with_new_pages(kept, room) if got_pages else kept
         return self._prepare(plan, request_ids)
 
     def _prepare(self, plan: StepPlan, request_ids: list[str]) -> PreparedStep:
@@ -131,10 +131,10 @@ class InputBatch:
             room,
         )
 
-    def _with_new_pages(self, step: PreparedStep) -> PreparedStep:
+    def _with_new_pages(self, step: PreparedStep, room: NDArray[np.int64]) -> PreparedStep:
         """A decode step once requests have got pages."""
         groups = self._groups(step.slots, step.slots, step.start)
-        return replace(step, attention=replace(step.attention, groups=groups), room=self._room(step.slots))
+        return replace(step, attention=replace(step.attention, groups=groups), room=room)
 
     def advance(self, step: PreparedStep) -> None:
         """Note that the step's tokens now have their keys and values."""

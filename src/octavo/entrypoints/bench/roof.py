@@ -70,7 +70,7 @@ def measure_roof(seconds: float = SECONDS, read_bytes: int = READ_BYTES) -> Iter
 
     The scalar kernels, a model for the others, are timed only where there are no others.
 
-    Threads and instruction set are afterwards as they were.
+    Instruction set and number of threads are afterwards as they were, the threads where an engine has them.
     """
     from octavo import ops
     from octavo.platforms import core_count
@@ -112,7 +112,7 @@ def _restored() -> Iterator[None]:
         yield
     finally:
         ops.set_isa(isa)
-        ops.set_num_threads(threads)
+        _use(threads)
 
 
 def _products() -> list[tuple[str, str, tuple[Callable[[], object], float]]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.engine.args import EngineArgs
 from octavo.engine.flags import values_from
+from octavo.engine.model_facts import require_text
 from octavo.entrypoints.bench.arguments import check_at_least, make_parser
 from octavo.entrypoints.bench.datasets import DatasetArgs, Sample, load_samples
 from octavo.entrypoints.bench.offline import check_length, load_engine, write_json
@@ -44,6 +45,7 @@ def run(words: list[str]) -> int:
     dataset = DatasetArgs(**values_from(parsed, DatasetArgs))
     check_at_least(args, n=1, num_warmups=0)
     dataset.check()
+    require_text(EngineArgs.from_cli_args(parsed), "bench throughput")
     with load_engine(parsed) as llm:
         samples = load_samples(dataset, llm.llm_engine.tokenizer, parsed.seed, as_text=False)
         longest = max(len(sample.token_ids) + sample.output_len for sample in samples)
