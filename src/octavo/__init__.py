@@ -11,32 +11,49 @@ if TYPE_CHECKING:
     from octavo.engine.llm_engine import LLMEngine
     from octavo.entrypoints.offline.llm import LLM
     from octavo.types.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+    from octavo.types.pooling_outputs import (
+        ClassificationRequestOutput,
+        EmbeddingRequestOutput,
+        PoolingRequestOutput,
+        ScoringRequestOutput,
+    )
+    from octavo.types.pooling_params import PoolingParams
     from octavo.types.sampling_params import RequestOutputKind, SamplingParams
 
 _HOMES = {
     "AsyncLLM": "octavo.engine.async_llm",
+    "ClassificationRequestOutput": "octavo.types.pooling_outputs",
     "CompletionOutput": "octavo.types.outputs",
+    "EmbeddingRequestOutput": "octavo.types.pooling_outputs",
     "EngineArgs": "octavo.engine.args",
     "LLM": "octavo.entrypoints.offline.llm",
     "LLMEngine": "octavo.engine.llm_engine",
     "Logprob": "octavo.types.outputs",
+    "PoolingParams": "octavo.types.pooling_params",
+    "PoolingRequestOutput": "octavo.types.pooling_outputs",
     "RequestMetrics": "octavo.types.outputs",
     "RequestOutput": "octavo.types.outputs",
     "RequestOutputKind": "octavo.types.sampling_params",
     "SamplingParams": "octavo.types.sampling_params",
+    "ScoringRequestOutput": "octavo.types.pooling_outputs",
 }
 
 __all__ = [
     "LLM",
     "AsyncLLM",
+    "ClassificationRequestOutput",
     "CompletionOutput",
+    "EmbeddingRequestOutput",
     "EngineArgs",
     "LLMEngine",
     "Logprob",
+    "PoolingParams",
+    "PoolingRequestOutput",
     "RequestMetrics",
     "RequestOutput",
     "RequestOutputKind",
     "SamplingParams",
+    "ScoringRequestOutput",
 ]
 
 

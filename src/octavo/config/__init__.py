@@ -2,20 +2,24 @@
 
 from octavo.config.octavo_config import (
     CacheConfig,
+    DenseConfig,
     DeviceConfig,
     LoadConfig,
     ModelConfig,
     ObservabilityConfig,
     OctavoConfig,
+    PoolingConfig,
     SchedulerConfig,
 )
 
 __all__ = [
     "CacheConfig",
+    "DenseConfig",
     "DeviceConfig",
     "LoadConfig",
     "ModelConfig",
     "ObservabilityConfig",
     "OctavoConfig",
+    "PoolingConfig",
     "SchedulerConfig",
 ]

@@ -6,6 +6,49 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
+class DenseConfig:
+    """A projection of pooled vectors, in a folder beside the model (a `Dense` module of Sentence Transformers)."""
+
+    folder: str
+    in_features: int
+    out_features: int
+    bias: bool
+    activation: str
+    """`identity` or `tanh`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingConfig:
+    """How hidden states become one vector a prompt."""
+
+    task: str
+    """`embed` or `classify`."""
+    pooling_type: str
+    """`LAST`: the last token's hidden state; `CLS`: the first one's; `MEAN`: their mean."""
+    activation: str
+    """What `use_activation` means: `normalize`, `softmax`, `sigmoid` or `identity`."""
+    size: int
+    """Numbers in a vector where `dimensions` does not cut it."""
+    use_activation: bool = True
+    """Where a request does not say."""
+    dimensions: int | None = None
+    """Where a request does not say; None: all."""
+    is_matryoshka: bool = False
+    """Whether requests may ask for fewer dimensions."""
+    matryoshka_dimensions: tuple[int, ...] = ()
+    """Which; empty: any."""
+    dense: tuple[DenseConfig, ...] = ()
+    """Projections between pooling and activation, in order."""
+    labels: tuple[str, ...] = ()
+    """Names of the classes."""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What requests may ask for."""
+        return ("classify", "score") if self.task == "classify" and self.size == 1 else (self.task,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Which model, and what of it the engine may use."""
 
@@ -27,6 +70,10 @@ class ModelConfig:
     """Walk through the forward pass op by op in every step, instead of replaying a recording of it."""
     default_sampling: tuple[tuple[str, float | int], ...] = ()
     """Sampling defaults from `generation_config.json`, as (name, value) pairs."""
+    runner: str = "generate"
+    """`generate`, or `pooling`: a model without a language head."""
+    pooling: PoolingConfig | None = None
+    """Set where vectors may be asked for; a model that generates may give them too."""
 
 
 @dataclass(frozen=True, kw_only=True)

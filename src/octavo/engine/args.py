@@ -25,6 +25,7 @@ from octavo.engine.model_facts import (
 )
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
+from octavo.models.pooling_config import CONVERTS, RUNNERS
 from octavo.models.quantization_config import METHODS, check_asked
 from octavo.types.kv import KV_DTYPES
 
@@ -75,6 +76,14 @@ class EngineArgs:
     """int8, int4: round float weights to 8 or 4 bits while they load (8.5 and 4.5 bits a weight with scales; embedding
     and head always 8). awq, gptq, compressed-tensors, fp8: how the checkpoint is quantised, which its configuration says
     itself. Default: weights stay as they are stored, quantised ones too."""
+
+    runner: str = flag("auto", choices=RUNNERS)
+    """What the model is for: generate answers, or pooling (embeddings, classes). auto: what its files say."""
+    convert: str = flag("auto", choices=CONVERTS)
+    """What pooling makes of it: embed, or classify (needs a classifier's weights). auto: what its files say."""
+    pooler_config: str | None = flag(None, aliases=("--override-pooler-config",))
+    """JSON over what the model says of pooling: pooling_type (LAST, MEAN, CLS), use_activation, dimensions, is_matryoshka,
+    matryoshka_dimensions. Of a model that generates, embeddings are given beside answers then."""
 
     block_size: int = 32
     """Tokens a page of the key-value cache: 16, 32, 64 or 128."""

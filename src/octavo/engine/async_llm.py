@@ -16,15 +16,23 @@ from octavo.engine.clients.process import COMMAND
 from octavo.engine.clients.session import EngineState
 from octavo.engine.clients.wire import Ready
 from octavo.engine.clients.zmq_async import AsyncZmqClient
-from octavo.engine.input import InputProcessor, Prompt, check_text, default_sampling_params
+from octavo.engine.input import (
+    GenerationRequest,
+    InputProcessor,
+    Prompt,
+    check_text,
+    default_sampling_params,
+)
 from octavo.engine.loading_bar import LoadingBar, ProgressListener
-from octavo.engine.mailbox import Mailbox
+from octavo.engine.mailbox import AnyOutput, Mailbox
 from octavo.engine.model_facts import tokenizer_of
 from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import DrainingError, EngineDeadError, OctavoError
 from octavo.types.engine import EngineOutputs, SchedulerStats
 from octavo.types.outputs import RequestOutput
+from octavo.types.pooling_outputs import PoolingRequestOutput
+from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import RequestOutputKind, SamplingParams
 
 if TYPE_CHECKING:
@@ -225,10 +233,31 @@ class AsyncLLM:
             finished = False
             while not finished:
                 output = await mailbox.get()
+                assert isinstance(output, RequestOutput)
                 finished = output.finished
                 yield output
         finally:
             # Another request may have taken the id since this one ended; it must not be the one to be aborted.
+            if self._mailboxes.get(request_id) is mailbox:
+                self._end([request_id])
+
+    async def encode(
+        self,
+        prompt: Prompt,
+        pooling_params: PoolingParams,
+        request_id: str,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        arrival_time: float | None = None,
+    ) -> AsyncGenerator[PoolingRequestOutput, None]:
+        """Yield one output: the vector of a prompt. Arguments and errors are those of `generate`."""
+        mailbox = await self._submit(prompt, pooling_params, request_id, priority, cache_salt, arrival_time)
+        try:
+            output = await mailbox.get()
+            assert isinstance(output, PoolingRequestOutput)
+            yield output
+        finally:
             if self._mailboxes.get(request_id) is mailbox:
                 self._end([request_id])
 
@@ -258,21 +287,38 @@ class AsyncLLM:
     async def _submit(
         self,
         prompt: Prompt,
-        sampling: SamplingParams,
+        params: SamplingParams | PoolingParams,
         request_id: str,
         priority: int,
         cache_salt: str | None,
         arrival_time: float | None,
     ) -> Mailbox:
         await self._ensure_running()
-        prompt = await self._encoded(prompt)
-        request = self._input.process(
-            request_id, prompt, sampling, priority=priority, cache_salt=cache_salt, arrival_time=arrival_time
-        )
+        delta = False
+        if isinstance(params, PoolingParams):
+            request: GenerationRequest = self._input.process_pooling(
+                request_id,
+                prompt,
+                params,
+                priority=priority,
+                cache_salt=cache_salt,
+                arrival_time=arrival_time,
+            )
+        else:
+            delta = params.output_kind is RequestOutputKind.DELTA
+            prompt = await self._encoded(prompt)
+            request = self._input.process(
+                request_id,
+                prompt,
+                params,
+                priority=priority,
+                cache_salt=cache_salt,
+                arrival_time=arrival_time,
+            )
         self._output.add(request)
         if self._output.num_open == 1:
             self._last_progress = time.monotonic()
-        mailbox = Mailbox(delta=sampling.output_kind is RequestOutputKind.DELTA)
+        mailbox = Mailbox(delta=delta)
         self._mailboxes[request_id] = mailbox
         try:
             self._client.add(request.children)
@@ -314,7 +360,7 @@ class AsyncLLM:
                 mailbox.fail(error)
         self._listeners.on_step(done.stats)
 
-    def _deliver(self, output: RequestOutput, error: OctavoError | None) -> None:
+    def _deliver(self, output: AnyOutput, error: OctavoError | None) -> None:
         mailbox = self._mailboxes.get(output.request_id)
         if mailbox is None:
             return

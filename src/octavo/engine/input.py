@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from octavo.config import ModelConfig
+from octavo.engine.pooling_input import check_generates, fitted, resolve_pooling, truncated_ids, truncation
 from octavo.lib.errors import InvalidRequestError
 from octavo.types.engine import EngineRequest
+from octavo.types.pooling_params import NO_SAMPLING, PoolingParams
 from octavo.types.sampling_params import MAX_N, SEED_MAX, SamplingParams
 
 if TYPE_CHECKING:
@@ -51,6 +53,14 @@ class GenerationRequest:
     children: list[EngineRequest] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PoolingRequest(GenerationRequest):
+    """One checked request for a vector: a single child, of which no token is sampled."""
+
+    pooling: PoolingParams
+    """As asked, resolved for the model."""
+
+
 class InputProcessor:
     """Makes engine requests out of prompts and sampling parameters.
 
@@ -82,6 +92,7 @@ class InputProcessor:
         Raises:
             InvalidRequestError: names the field and the limit.
         """
+        check_generates(self._model)
         check_sequences(sampling.n, self._max_queued)
         self._check_has_text(sampling)
         text, ids = self._tokens_of(prompt)
@@ -96,6 +107,57 @@ class InputProcessor:
         )
         request.children.extend(self._fan_out(request, priority, cache_salt))
         return request
+
+    def process_pooling(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: PoolingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        arrival_time: float | None = None,
+    ) -> PoolingRequest:
+        """Check a request for a vector.
+
+        Raises:
+            InvalidRequestError: names the field and the limit.
+        """
+        params = resolve_pooling(self._model, params)
+        text, ids = self._pooled_tokens(prompt, params)
+        self._check_prompt(ids)
+        _check_priority(priority)
+        request = PoolingRequest(
+            request_id=request_id,
+            prompt=text,
+            prompt_token_ids=fitted(ids, params, self._model.max_model_len),
+            sampling=NO_SAMPLING,
+            arrival_time=time.monotonic() if arrival_time is None else arrival_time,
+            pooling=params,
+        )
+        child = EngineRequest(
+            request_id=f"{request_id}#{next(self._serials)}.0",
+            prompt_token_ids=request.prompt_token_ids,
+            sampling=NO_SAMPLING,
+            arrival_time=request.arrival_time,
+            priority=priority,
+            cache_salt=cache_salt,
+            pooling=params,
+        )
+        request.children.append(child)
+        return request
+
+    def _pooled_tokens(self, prompt: Prompt, params: PoolingParams) -> tuple[str | None, list[int]]:
+        """Text is cut while it is read, so that what the tokenizer adds at its end stays."""
+        limit = truncation(params, self._model.max_model_len)
+        text = (
+            prompt.get("prompt")
+            if isinstance(prompt, Mapping) and "prompt_token_ids" not in prompt
+            else prompt
+        )
+        if limit is None or self._tokenizer is None or not isinstance(text, str):
+            return self._tokens_of(prompt)
+        return text, truncated_ids(self._tokenizer, text, limit)
 
     def _fan_out(
         self, request: GenerationRequest, priority: int, cache_salt: str | None

@@ -11,13 +11,15 @@ from octavo.engine.clients.inproc import EngineClient, InprocClient
 from octavo.engine.clients.process import COMMAND
 from octavo.engine.clients.zmq_sync import SyncZmqClient
 from octavo.engine.core import EngineCore
-from octavo.engine.input import InputProcessor, Prompt
+from octavo.engine.input import GenerationRequest, InputProcessor, Prompt
 from octavo.engine.loading_bar import LoadingBar
 from octavo.engine.model_facts import tokenizer_of
 from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import EngineDeadError
 from octavo.types.outputs import RequestOutput
+from octavo.types.pooling_outputs import PoolingRequestOutput
+from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class LLMEngine:
         self._listeners = StatsListeners(listeners)
         if config.observability.log_stats_interval:
             self._listeners.add(ThroughputLog(config.observability.log_stats_interval))
-        self._unsent: list[RequestOutput] = []
+        self._unsent: list[RequestOutput | PoolingRequestOutput] = []
 
     @classmethod
     def from_engine_args(
@@ -77,17 +79,24 @@ class LLMEngine:
         self,
         request_id: str,
         prompt: Prompt,
-        params: SamplingParams,
+        params: SamplingParams | PoolingParams,
         *,
         priority: int = 0,
         cache_salt: str | None = None,
     ) -> None:
-        """Check a request and queue it.
+        """Check a request and queue it. With `PoolingParams` it asks for a vector.
 
         Raises:
             InvalidRequestError: it can never be answered as it is.
         """
-        request = self._input.process(request_id, prompt, params, priority=priority, cache_salt=cache_salt)
+        if isinstance(params, PoolingParams):
+            request: GenerationRequest = self._input.process_pooling(
+                request_id, prompt, params, priority=priority, cache_salt=cache_salt
+            )
+        else:
+            request = self._input.process(
+                request_id, prompt, params, priority=priority, cache_salt=cache_salt
+            )
         self._output.add(request)
         try:
             self.client.add(request.children)
@@ -95,7 +104,7 @@ class LLMEngine:
             self._output.abort([request_id])
             raise
 
-    def step(self) -> list[RequestOutput]:
+    def step(self) -> list[RequestOutput | PoolingRequestOutput]:
         """Run one step and return what it brought, by each request's output kind.
 
         A request that failed comes back with `error` set and finish reason `error`.
@@ -134,7 +143,7 @@ class LLMEngine:
         """Stop the engine. May be called twice."""
         self.client.shutdown()
 
-    def _carry_out(self, done: ProcessedStep) -> list[RequestOutput]:
+    def _carry_out(self, done: ProcessedStep) -> list[RequestOutput | PoolingRequestOutput]:
         if done.to_abort:
             self.client.abort(done.to_abort)
         self._listeners.on_step(done.stats)

@@ -6,6 +6,9 @@ import asyncio
 
 from octavo.lib.errors import OctavoError
 from octavo.types.outputs import CompletionOutput, RequestOutput
+from octavo.types.pooling_outputs import PoolingRequestOutput
+
+AnyOutput = RequestOutput | PoolingRequestOutput
 
 
 class Mailbox:
@@ -17,13 +20,13 @@ class Mailbox:
 
     def __init__(self, *, delta: bool) -> None:
         self._delta = delta
-        self._waiting: RequestOutput | None = None
+        self._waiting: AnyOutput | None = None
         self._error: OctavoError | None = None
         self._ready = asyncio.Event()
 
-    def put(self, output: RequestOutput) -> None:
+    def put(self, output: AnyOutput) -> None:
         """Add an output."""
-        if self._waiting is not None and self._delta:
+        if self._delta and isinstance(output, RequestOutput) and isinstance(self._waiting, RequestOutput):
             output = merge_deltas(self._waiting, output)
         self._waiting = output
         self._ready.set()
@@ -33,7 +36,7 @@ class Mailbox:
         self._error = error
         self._ready.set()
 
-    async def get(self) -> RequestOutput:
+    async def get(self) -> AnyOutput:
         """Wait for the next output.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.config import ModelConfig
 from octavo.engine.default_model import GENERATION_CONFIG, SERVED_NAME, default_model_path
 from octavo.lib.errors import ConfigError, InvalidRequestError
+from octavo.models.pooling_config import resolve_pooling
 from octavo.types.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -95,6 +97,14 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
     """
     generation = _generation_config(args, facts.path)
     defaults = _sampling_defaults(generation)
+    runner, pooling = resolve_pooling(
+        facts.path,
+        facts.hf,
+        facts.spec,
+        runner=args.runner,
+        convert=args.convert,
+        given=_json_object("pooler_config", args.pooler_config),
+    )
     return ModelConfig(
         model=facts.path,
         served_model_names=_served_names(args, facts.path),
@@ -107,7 +117,26 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
         max_logprobs=args.max_logprobs,
         enforce_eager=args.enforce_eager,
         default_sampling=tuple(defaults.items()),
+        runner=runner,
+        pooling=pooling,
     )
+
+
+def _json_object(name: str, given: str | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A flag that holds JSON, which scripts may give as a dictionary.
+
+    Raises:
+        ConfigError: it is no JSON object.
+    """
+    if given is None or isinstance(given, Mapping):
+        return given
+    try:
+        value = json.loads(given)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ConfigError(f"--{name.replace('_', '-')} must be a JSON object, got {given!r}.", param=name)
+    return value
 
 
 def tokenizer_of(model: ModelConfig) -> Tokenizer | None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from octavo.engine.answer import Answer
-from octavo.engine.input import GenerationRequest
+from octavo.engine.input import GenerationRequest, PoolingRequest
 from octavo.engine.logprobs import PromptLogprobs
 from octavo.engine.stats import FinishedRequest, StepStats
 from octavo.lib.errors import InvalidRequestError, OctavoError, error_from_wire
 from octavo.types.engine import EngineOutput, EngineOutputs, FinishReason
 from octavo.types.outputs import PositionLogprobs, RequestMetrics, RequestOutput
+from octavo.types.pooling_outputs import PoolingOutput, PoolingRequestOutput, floats_of
 from octavo.types.sampling_params import RequestOutputKind
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class OpenRequest:
                 answer.end(reason)
         self._num_running = 0
 
-    def news(self) -> RequestOutput | None:
+    def news(self) -> RequestOutput | PoolingRequestOutput | None:
         """What to hand out now, by the request's output kind; None: nothing yet."""
         finished = self.finished
         if self.kind is RequestOutputKind.FINAL_ONLY and not finished:
@@ -113,11 +114,45 @@ class OpenRequest:
         return self.prompt_logprobs.positions
 
 
+class OpenPooling(OpenRequest):
+    """A request for a vector, which comes all at once."""
+
+    def __init__(self, request: PoolingRequest) -> None:
+        super().__init__(request, None)
+        self._pooled = b""
+
+    def take(self, answer: Answer, output: EngineOutput) -> bool:
+        """Take in the vector, with which the request ends."""
+        self._pooled = output.pooled or b""
+        return super().take(answer, output)
+
+    def news(self) -> PoolingRequestOutput | None:
+        """The vector, once it is there."""
+        if not self.finished:
+            return None
+        return PoolingRequestOutput(
+            request_id=self.request.request_id,
+            outputs=PoolingOutput(floats_of(self._pooled)),
+            prompt_token_ids=self.request.prompt_token_ids,
+            prompt=self.request.prompt,
+            num_cached_tokens=self.num_cached_tokens,
+            metrics=self.metrics,
+            error=self.error.message if self.error else None,
+        )
+
+    def count(self, stats: StepStats) -> None:
+        """Count the prompt, as there is no first token that would."""
+        if self.error is None:
+            stats.num_prompt_tokens += len(self.request.prompt_token_ids)
+            stats.num_cached_tokens += self.num_cached_tokens
+            self.metrics.last_token_time = stats.timestamp
+
+
 @dataclass
 class ProcessedStep:
     """What to do after a step."""
 
-    outputs: list[RequestOutput] = field(default_factory=list)
+    outputs: list[RequestOutput | PoolingRequestOutput] = field(default_factory=list)
     failures: dict[str, OctavoError] = field(default_factory=dict)
     """By request id; such a request's last output is in `outputs` too."""
     to_abort: list[str] = field(default_factory=list)
@@ -157,7 +192,11 @@ class OutputProcessor:
             raise InvalidRequestError(
                 f"A request with id {request.request_id!r} is running.", param="request_id"
             )
-        opened = self._requests[request.request_id] = OpenRequest(request, self._tokenizer)
+        if isinstance(request, PoolingRequest):
+            opened: OpenRequest = OpenPooling(request)
+        else:
+            opened = OpenRequest(request, self._tokenizer)
+        self._requests[request.request_id] = opened
         self._answers.update({answer.engine_id: (opened, answer) for answer in opened.answers})
 
     def process(self, step: EngineOutputs) -> ProcessedStep:
@@ -219,6 +258,8 @@ class OutputProcessor:
         if opened.error is not None:
             done.failures[opened.request.request_id] = opened.error
         if opened.finished:
+            if isinstance(opened, OpenPooling):
+                opened.count(done.stats)
             self._close(opened)
             done.stats.finished.append(opened.summary(done.stats.timestamp))
 

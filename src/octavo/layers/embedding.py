@@ -9,7 +9,7 @@ import torch
 from octavo import ops
 from octavo.layers.base import Layer, Slot, TokenLayer
 from octavo.layers.linear import Linear
-from octavo.layers.parts import Embedding, Head
+from octavo.layers.parts import Classifier, Embedding, Head, NoHead
 from octavo.quantization import LinearMethod, StoredTensor
 
 
@@ -66,9 +66,22 @@ class TiedHeadLayer(TokenLayer):
         return _capped(ops.linear(x, [self._embedding.weight]), self._softcap)
 
 
+class NoHeadLayer(TokenLayer):
+    """Hidden states as they are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[R, hidden], the same."""
+        return x
+
+
 def build_head(
-    part: Head, embedding: EmbeddingLayer, vocab_size: int, hidden_size: int
-) -> HeadLayer | TiedHeadLayer:
+    part: Head | Classifier | NoHead, embedding: EmbeddingLayer, vocab_size: int, hidden_size: int
+) -> TokenLayer:
+    """What makes logits, or what stands in its place."""
+    if isinstance(part, NoHead):
+        return NoHeadLayer()
+    if isinstance(part, Classifier):
+        return Linear(hidden_size, {"score": part.labels}, bias=False)
     return TiedHeadLayer(part, embedding) if part.tied else HeadLayer(part, vocab_size, hidden_size)
 
 

@@ -174,6 +174,18 @@ class Head:
     softcap: float = 0.0
 
 
+@dataclass(frozen=True)
+class Classifier:
+    """In the place of a head: a number for each class, by a matrix of its own (`score.weight`)."""
+
+    labels: int
+
+
+@dataclass(frozen=True)
+class NoHead:
+    """In the place of a head: hidden states as they are, of a model that is only pooled."""
+
+
 class Mixer(Protocol):
     """A part that mixes tokens."""
 

@@ -46,6 +46,7 @@ class Decoder(Layer):
         self.spec = spec
         self._ropes = RopeTables(spec.max_position)
         self.model = Backbone(spec, self._ropes)
+        # A classifier's matrix is called `score`, beside this path: see `Linear.sources`.
         self.lm_head = build_head(spec.head, self.model.embed_tokens, spec.vocab_size, spec.hidden_size)
         for path, layer in self.walk():
             if isinstance(layer, Linear):
@@ -68,7 +69,10 @@ class Decoder(Layer):
         return self.model.forward(batch)
 
     def compute_logits(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Of rows [R] of the hidden states [M, H]: logits [R, V] float32, soft-capped where the model says so."""
+        """Of rows [R] of the hidden states [M, H]: logits [R, V] float32, soft-capped where the model says so.
+
+        What stands in the place of a head gives its own columns: classes [R, labels], or the rows as they are [R, H].
+        """
         return self.lm_head.forward(ops.select_rows(hidden, rows))
 
     @property
@@ -87,13 +91,13 @@ class Decoder(Layer):
             CheckpointError: it holds what its layer cannot take; names the tensor.
         """
         try:
-            self._slots[name].assign(_stored(raw))
+            self._slots[name].assign(stored_tensor(raw))
         except ValueError as error:
             raise CheckpointError(str(error), file=raw.file, tensor=raw.name) from error
 
 
-def _stored(raw: RawTensor) -> StoredTensor:
-    """As it is; but what is one row of blocks becomes float32: norms and biases are used as such."""
+def stored_tensor(raw: RawTensor) -> StoredTensor:
+    """A tensor as it is; but what is one row of blocks becomes float32: norms and biases are used as such."""
     if raw.dtype.is_quantized and len(raw.shape) == 1:
         return StoredTensor(to_float32(raw), "f32")
     return StoredTensor(raw.data, str(raw.dtype))

@@ -14,6 +14,7 @@ from octavo.models import rope_config
 from octavo.models.config_values import ConfigValues
 from octavo.models.gguf_config import end_token_ids, gguf_settings
 from octavo.models.quantization_config import StoredQuantization, read_quantization
+from octavo.models.stored_pooling import StoredPooling, read_stored_pooling
 
 _DTYPES = ("float32", "bfloat16", "float16")
 # Settings that do not change what `forward` computes: training, generation defaults, tokens, who wrote the file.
@@ -27,9 +28,9 @@ _HARMLESS_NAMES = """
     max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k
     top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
     bad_words_ids num_return_sequences output_scores forced_bos_token_id forced_eos_token_id remove_invalid_values
-    exponential_decay_length_penalty suppress_tokens begin_suppress_tokens task_specific_params problem_type
+    exponential_decay_length_penalty suppress_tokens begin_suppress_tokens task_specific_params
     router_aux_loss_coef router_jitter_noise
-    finetuning_task id2label label2id num_labels tokenizer_class is_llama_config unsloth_fixed
+    finetuning_task label2id tokenizer_class is_llama_config unsloth_fixed
     unsloth_version cache_implementation original_max_position_embeddings truncate
 """
 HARMLESS = frozenset(_HARMLESS_NAMES.split())
@@ -104,6 +105,15 @@ class HFConfig(ConfigValues):
             UnsupportedModelError: in a way that no kernel is for; names the setting.
         """
         return read_quantization(self)
+
+    @functools.cached_property
+    def pooling(self) -> StoredPooling:
+        """What the configuration says of embeddings and classes.
+
+        Raises:
+            UnsupportedModelError: something that is not known here; names the setting.
+        """
+        return read_stored_pooling(self, self.architecture)
 
     def with_defaults(self, **defaults: object) -> HFConfig:
         """The same configuration with values for settings that it does not state (GGUF leaves some to the reader)."""

@@ -74,7 +74,7 @@ def load_model(
         if quantization is not None:
             _check_float(source)
         decoder = Decoder(spec, _resolver(hf, quantization))
-        load_weights(decoder, source, _rules(hf), progress or no_progress)
+        load_weights(decoder, source, _rules(hf, spec), progress or no_progress)
     finally:
         source.close()
     return decoder
@@ -90,11 +90,11 @@ def _dummy(spec: DecoderSpec, hf: HFConfig, quantization: str | None, progress: 
 def _load_quantised(spec: DecoderSpec, hf: HFConfig, source: WeightSource, progress: Progress) -> Decoder:
     """A checkpoint that some tool has quantised."""
     assert hf.quantization is not None
-    rules = hf_rules(registry.hf_renames(hf.architecture))
+    rules = hf_rules(_renames(hf, spec))
     names = {rule.target: name for name in source.names() if (rule := rules.resolve(name))}
     decoder = Decoder(spec, StoredResolver(stored_method(hf.quantization), names.keys()))
     unused = (_BESIDE_WEIGHTS, *_zero_biases(names, decoder, source))
-    load_weights(decoder, source, hf_rules(registry.hf_renames(hf.architecture), unused), progress)
+    load_weights(decoder, source, hf_rules(_renames(hf, spec), unused), progress)
     return decoder
 
 
@@ -144,8 +144,14 @@ def _check_format(load_format: str, hf: HFConfig) -> None:
         raise ConfigError(f"load_format is {load_format!r}, but {hf.origin} is {actual}", param="load_format")
 
 
-def _rules(hf: HFConfig) -> Rules:
+def _renames(hf: HFConfig, spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
+    """The family's; and of a model that is only pooled, which may be stored without its outer shell, the prefix."""
+    own = registry.hf_renames(hf.architecture)
+    return own if spec.is_causal_lm else (*own, (r"^(?!model\.|lm_head\.|score\.)", "model."))
+
+
+def _rules(hf: HFConfig, spec: DecoderSpec) -> Rules:
     if not hf.is_gguf:
-        return hf_rules(registry.hf_renames(hf.architecture))
+        return hf_rules(_renames(hf, spec))
     naming = GGUFNaming(**registry.gguf_naming(hf.architecture))
     return gguf_rules(naming, num_heads=hf.num_heads(), num_kv_heads=hf.num_kv_heads())

@@ -16,6 +16,7 @@ from types import ModuleType
 from octavo.lib.errors import UnsupportedModelError
 from octavo.models.hf_config import HFConfig
 from octavo.models.spec import DecoderSpec
+from octavo.models.stored_pooling import causal_name
 
 _FOLDER = Path(__file__).with_name("families")
 TABLES = ("ARCHITECTURES", "GGUF", "TINY")
@@ -30,16 +31,15 @@ def build_spec(hf: HFConfig) -> DecoderSpec:
     """
     table = "GGUF" if hf.is_gguf else "ARCHITECTURES"
     names = discover(table)
-    if hf.architecture not in names:
+    architecture = hf.architecture if hf.is_gguf else causal_name(hf.architecture)
+    if architecture not in names:
         raise UnsupportedModelError(
             f"architecture {hf.architecture!r} is not supported; supported are {', '.join(sorted(names))}",
             file=hf.origin,
         )
-    family: Callable[[HFConfig], DecoderSpec] = getattr(_family(names[hf.architecture]), table)[
-        hf.architecture
-    ]
+    family: Callable[[HFConfig], DecoderSpec] = getattr(_family(names[architecture]), table)[architecture]
     spec = family(hf)
-    _ = hf.quantization  # read, or refused, as all settings must be
+    _ = hf.quantization, hf.pooling  # read, or refused, as all settings must be
     hf.finish()
     return spec
 
@@ -53,9 +53,10 @@ def gguf_naming(architecture: str) -> dict[str, bool]:
 
 def hf_renames(architecture: str) -> tuple[tuple[str, str], ...]:
     """Substitutions (regular expression, replacement) that make a Hugging Face checkpoint's names those of the layers."""
-    module = _family(discover("ARCHITECTURES")[architecture])
+    name = causal_name(architecture)
+    module = _family(discover("ARCHITECTURES")[name])
     renames: dict[str, tuple[tuple[str, str], ...]] = getattr(module, "HF_RENAMES", {})
-    return renames.get(architecture, ())
+    return renames.get(name, ())
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from octavo.layers.parts import Attention, Block, Embedding, Head, NoPE, RMSNorm, Rope
+from octavo.layers.parts import Attention, Block, Classifier, Embedding, Head, NoHead, NoPE, RMSNorm, Rope
 from octavo.types.kv import KVLayer
 
 
@@ -22,7 +22,7 @@ class DecoderSpec:
     embedding: Embedding
     layers: tuple[Block, ...]
     norm: RMSNorm
-    head: Head
+    head: Head | Classifier | NoHead
 
     @property
     def num_layers(self) -> int:
@@ -35,6 +35,15 @@ class DecoderSpec:
     def limited_to(self, max_model_len: int) -> DecoderSpec:
         """The same model for sequences of at most `max_model_len` tokens (smaller rope tables)."""
         return dataclasses.replace(self, max_position=max_model_len)
+
+    def with_head(self, head: Classifier | NoHead) -> DecoderSpec:
+        """The same model for pooling."""
+        return dataclasses.replace(self, head=head)
+
+    @property
+    def is_causal_lm(self) -> bool:
+        """Whether the head gives logits of tokens."""
+        return isinstance(self.head, Head)
 
     def __str__(self) -> str:
         lines = [

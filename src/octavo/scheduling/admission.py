@@ -27,11 +27,30 @@ class AdmissionLimits:
         Raises:
             InvalidRequestError: the request can never run as it stands.
         """
+        if request.pooling is not None:
+            return self._pooled_tokens(request)
         self._check_prompt(request)
         total = self.max_model_len
         if request.sampling.max_tokens is not None:
             total = min(total, len(request.prompt_token_ids) + request.sampling.max_tokens)
         return self._check_pool(request, total)
+
+    def _pooled_tokens(self, request: EngineRequest) -> int:
+        """The length of a prompt that is pooled: every token is computed, none is added."""
+        known = len(request.prompt_token_ids)
+        limits = (
+            (self.max_model_len, "the model's context"),
+            (self.max_kv_tokens, f"what the key-value cache holds of one request: {self.pool}"),
+            (self.max_first_step, "what a step takes without chunked prefill (max_num_batched_tokens)"),
+        )
+        if not known:
+            raise InvalidRequestError("the prompt is empty", param="prompt")
+        for limit, what in limits:
+            if limit is not None and known > limit:
+                raise InvalidRequestError(
+                    f"the prompt has {known} tokens, more than the {limit} of {what}", param="prompt"
+                )
+        return known
 
     def _check_prompt(self, request: EngineRequest) -> None:
         known = len(request.prompt_token_ids) + len(request.output_token_ids)

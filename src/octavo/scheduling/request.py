@@ -41,6 +41,7 @@ class Request:
         "num_prompt_tokens",
         "page_hashes",
         "pages",
+        "pooling",
         "priority",
         "request_id",
         "resident",
@@ -55,7 +56,8 @@ class Request:
     def __init__(self, source: EngineRequest, *, sequence: int, max_total_tokens: int, now: float) -> None:
         self.request_id = source.request_id
         self.sampling = source.sampling
-        self.draws_plainly = source.sampling.draws_plainly
+        self.pooling = source.pooling
+        self.draws_plainly = source.pooling is None and source.sampling.draws_plainly
         self.priority = source.priority
         self.sequence = sequence
         self.status = RequestStatus.WAITING
@@ -100,7 +102,9 @@ class Request:
 
     @property
     def reads_prefix_cache(self) -> bool:
-        """Log probabilities of prompt positions need these positions computed."""
+        """Log probabilities of prompt positions need these positions computed, and so do most ways of pooling."""
+        if self.pooling is not None:
+            return not self.pooling.skip_reading_prefix_cache
         return not self.wants_prompt_logprobs or self.num_prompt_logprobs >= self.num_prompt_tokens - 1
 
     def append(self, token_id: int) -> FinishReason | None:
@@ -126,4 +130,5 @@ class Request:
             block_ids=[list(table) for table in self.pages],
             sampling=self.sampling,
             stop_token_ids=sorted(self.stop_token_ids),
+            pooling=self.pooling,
         )

@@ -319,12 +319,14 @@ class Scheduler:
         start = request.num_computed_tokens
         request.num_computed_tokens = start + count
         complete = request.num_computed_tokens == len(request.token_ids)
-        if complete != bool(result.token_ids):
+        if complete != bool(result.token_ids or result.pooled):
             raise OctavoError(
                 f"request {request.request_id!r}: {len(result.token_ids)} tokens were sampled with "
                 f"{request.num_computed_tokens} of {len(request.token_ids)} tokens computed"
             )
         self.kv.index_pages(request)
+        if request.pooling is not None:
+            return self._take_vector(request, result.pooled)
         prompt_logprobs = None
         if result.prompt_logprobs:
             prompt_logprobs = self._new_prompt_logprobs(request, start, result.prompt_logprobs)
@@ -333,6 +335,15 @@ class Scheduler:
                 self._output(request, [], None, prompt_logprobs=prompt_logprobs) if prompt_logprobs else None
             )
         return self._take_tokens(request, result, prompt_logprobs)
+
+    def _take_vector(self, request: Request, pooled: bytes | None) -> EngineOutput | None:
+        """End a pooling request once its vector is there."""
+        if pooled is None:
+            return None
+        self._counters.prompt_tokens += request.num_prompt_tokens
+        news = self._output(request, [], FinishReason.STOP, pooled=pooled)
+        self._finish(request)
+        return news
 
     def _take_tokens(
         self, request: Request, result: RequestStep, prompt_logprobs: list[TokenLogprobs] | None
@@ -377,6 +388,7 @@ class Scheduler:
         logprobs: list[TokenLogprobs] | None = None,
         prompt_logprobs: list[TokenLogprobs] | None = None,
         error: str | None = None,
+        pooled: bytes | None = None,
     ) -> EngineOutput:
         events, request.events = request.events, None
         return EngineOutput(
@@ -389,6 +401,7 @@ class Scheduler:
             num_cached_tokens=request.num_cached_tokens or 0,
             error=error,
             events=events,
+            pooled=pooled,
         )
 
     # -- looking in ---------------------------------------------------------------------------------------------------

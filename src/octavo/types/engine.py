@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import SamplingParams
 
 
@@ -38,6 +39,8 @@ class EngineRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     priority: int = 0
     cache_salt: str | None = None
     output_token_ids: list[int] = []
+    pooling: PoolingParams | None = None
+    """Set where a vector is wanted and no token: resolved for the model. `sampling` means nothing then."""
 
 
 class TokenLogprobs(msgspec.Struct, array_like=True):
@@ -66,6 +69,8 @@ class EngineOutput(msgspec.Struct, array_like=True, kw_only=True):
     """Monotonic seconds of `queued`, `scheduled` (first time only)."""
     error_type: str | None = None
     """Class of `error` in the hierarchy of `lib/errors.py`; None: an internal error."""
+    pooled: bytes | None = None
+    """Of a pooling request, which ends with it: the vector in little-endian float32."""
 
 
 class SchedulerStats(msgspec.Struct, array_like=True, kw_only=True):

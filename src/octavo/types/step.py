@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from octavo.types.engine import TokenLogprobs
+from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import SamplingParams
 
 
@@ -22,12 +23,15 @@ class NewRequest(msgspec.Struct, array_like=True, kw_only=True):
     sampling: SamplingParams
     stop_token_ids: list[int]
     """Ids that `min_tokens` must hold back."""
+    pooling: PoolingParams | None = None
+    """Set where the hidden states are pooled and no token is sampled."""
 
 
 class StepPlan(msgspec.Struct, array_like=True, kw_only=True):
     """What to run in one step. A request's tokens [computed, computed + scheduled) are fed to the model.
 
-    If that range reaches the last known token, the position is sampled and one new token comes back.
+    If that range reaches the last known token, the position is sampled and one new token comes back; of a pooling
+    request its vector.
     """
 
     step_id: int
@@ -57,6 +61,8 @@ class RequestStep(msgspec.Struct, array_like=True, kw_only=True):
     prompt_logprobs: list[TokenLogprobs] | None = None
     error: str | None = None
     """This request alone failed (say, NaN logits); the others are good."""
+    pooled: bytes | None = None
+    """Of a pooling request whose last token this was: its vector in little-endian float32."""
 
 
 class StepOutput(msgspec.Struct, array_like=True, kw_only=True):

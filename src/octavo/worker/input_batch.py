@@ -32,7 +32,7 @@ class PreparedStep:
     query_start: NDArray[np.int32]
     """[S+1]."""
     sampled: NDArray[np.int64]
-    """[R] indices into the S requests, ascending."""
+    """[R] indices into the S requests, ascending; those that are pooled are not among them."""
     token_ids: torch.Tensor
     """[M] int64."""
     positions: torch.Tensor
@@ -40,6 +40,8 @@ class PreparedStep:
     attention: AttentionMetadata
     room: NDArray[np.int64]
     """[S] tokens that each request has pages for."""
+    completes: NDArray[np.bool_]
+    """[S] whether the step computes each request's last known token."""
 
     @property
     def decodes(self) -> bool:
@@ -67,6 +69,7 @@ class InputBatch:
         self.num_computed = np.zeros(max_num_seqs, np.int64)
         self.num_prompt = np.zeros(max_num_seqs, np.int64)
         self.wants_prompt_logprobs = np.zeros(max_num_seqs, np.bool_)
+        self.is_pooled = np.zeros(max_num_seqs, np.bool_)
         self._block_size = layout.block_size
         self._slot_of: dict[str, int] = {}
         self._free = list(range(max_num_seqs - 1, -1, -1))
@@ -84,7 +87,7 @@ class InputBatch:
         for request in plan.new_requests:
             self._add(request)
         for request_id, groups in plan.new_block_ids.items():
-            slot = self._slot(request_id)
+            slot = self.slot_of(request_id)
             for table, block_ids in zip(self.pages, groups, strict=True):
                 if block_ids:
                     table.extend(slot, block_ids)
@@ -115,12 +118,13 @@ class InputBatch:
         self._check(request_ids, slots, end, room, plan.num_steps - 1)
         spread = _one_token_each if len(slots) == int(counts.sum()) else _spread
         rows, positions, query_start = spread(slots, start, counts)
+        completes = end == self.tokens.lengths[slots]
         return PreparedStep(
             request_ids,
             slots,
             start,
             query_start,
-            np.flatnonzero(end == self.tokens.lengths[slots]),
+            np.flatnonzero(completes & ~self.is_pooled[slots]),
             torch.from_numpy(self.tokens.values[rows, positions].astype(np.int64)),
             torch.from_numpy(positions),
             AttentionMetadata(
@@ -129,6 +133,7 @@ class InputBatch:
                 self._groups(slots, rows, positions),
             ),
             room,
+            completes,
         )
 
     def _with_new_pages(self, step: PreparedStep, room: NDArray[np.int64]) -> PreparedStep:
@@ -209,6 +214,7 @@ class InputBatch:
         self.num_computed[slot] = request.num_computed_tokens
         self.num_prompt[slot] = request.num_prompt_tokens
         self.wants_prompt_logprobs[slot] = request.sampling.prompt_logprobs is not None
+        self.is_pooled[slot] = request.pooling is not None
         prompt, output = (
             request.token_ids[: request.num_prompt_tokens],
             request.token_ids[request.num_prompt_tokens :],
@@ -227,9 +233,14 @@ class InputBatch:
         try:
             return np.array([known[request_id] for request_id in request_ids], np.int64)
         except KeyError:
-            return np.array([self._slot(request_id) for request_id in request_ids], np.int64)  # raises
+            return np.array([self.slot_of(request_id) for request_id in request_ids], np.int64)  # raises
 
-    def _slot(self, request_id: str) -> int:
+    def slot_of(self, request_id: str) -> int:
+        """The row of a request's state.
+
+        Raises:
+            OctavoError: it is not in the batch.
+        """
         slot = self._slot_of.get(request_id)
         if slot is None:
             raise OctavoError(f"the plan names request {request_id!r}, which is not in the batch")

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 
 from octavo.attention.metadata import ForwardBatch
+from octavo.lib.errors import OctavoError
 from octavo.models.decoder import Decoder
 from octavo.sampling import SampledRow, Sampler
 from octavo.sampling.sampler import token_logprobs
 from octavo.types.engine import TokenLogprobs
 from octavo.types.kv import KVLayout
-from octavo.types.step import RequestStep, StepOutput, StepPlan
+from octavo.types.step import NewRequest, RequestStep, StepOutput, StepPlan
 from octavo.worker.input_batch import InputBatch, PreparedStep
 from octavo.worker.kv_tensors import KVTensors
+from octavo.worker.pooler import Pooler
 from octavo.worker.recorded_model import RecordedModel
 
 # Rows of logits computed at a time. They bound memory: 64 rows of a 256k vocabulary are 64 MiB.
@@ -43,10 +45,18 @@ class ModelRunner:
         num_blocks: Blocks of the pool, the null page not counted.
         vocab_size: Columns of the logits.
         max_num_seqs: Requests in the persistent batch at a time.
+        pooler: For requests that want a vector; None: there are none.
     """
 
     def __init__(
-        self, model: Model, layout: KVLayout, num_blocks: int, *, vocab_size: int, max_num_seqs: int = 256
+        self,
+        model: Model,
+        layout: KVLayout,
+        num_blocks: int,
+        *,
+        vocab_size: int,
+        max_num_seqs: int = 256,
+        pooler: Pooler | None = None,
     ) -> None:
         self.model: Model = model
         self.kv = KVTensors(layout, num_blocks)
@@ -54,6 +64,7 @@ class ModelRunner:
         self._bindings = self.kv.bindings()
         self._prepared: tuple[PreparedStep, ForwardBatch] | None = None
         self._sampler = Sampler()
+        self._pooler = pooler
         self._rows_at_a_time = max(1, MAX_LOGITS_BYTES // (4 * vocab_size))
 
     @torch.inference_mode()
@@ -75,6 +86,7 @@ class ModelRunner:
             One result for each scheduled request, in the plan's order.
         """
         self.batch.update(plan)
+        self._note_pooled(plan.new_requests)
         if not plan.num_scheduled_tokens:
             return StepOutput(step_id=plan.step_id, results=[])
         step = self.batch.prepare(plan)
@@ -85,6 +97,7 @@ class ModelRunner:
         results = [RequestStep(request_id=request_id, token_ids=[]) for request_id in step.request_ids]
         self._add_prompt_logprobs(step, hidden, results)
         self._sample(step, hidden, results)
+        self._pool(step, hidden, results)
         return StepOutput(step_id=plan.step_id, results=results)
 
     def forward(self, step: PreparedStep) -> torch.Tensor:
@@ -126,6 +139,25 @@ class ModelRunner:
             logits = self.model.compute_logits(hidden, rows[first : first + len(part)])
             sampled = self._sampler(logits, self.batch.sampling.batch(step.slots[part]))
             self._keep(step, part.tolist(), sampled, results)
+
+    def _note_pooled(self, requests: list[NewRequest]) -> None:
+        for request in requests:
+            if request.pooling is not None:
+                if self._pooler is None:
+                    raise OctavoError(
+                        f"request {request.request_id!r} is to be pooled, but there is no pooler"
+                    )
+                self._pooler.add(self.batch.slot_of(request.request_id), request.pooling)
+
+    def _pool(self, step: PreparedStep, hidden: torch.Tensor, results: list[RequestStep]) -> None:
+        pooled = np.flatnonzero(self.batch.is_pooled[step.slots])
+        if len(pooled) and self._pooler is not None:
+            self._pooler.pool(step, pooled, hidden, self._logits_in_parts, results)
+
+    def _logits_in_parts(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Of rows [R], however many: what the model's head gives, the caller's to keep."""
+        parts = torch.split(rows, self._rows_at_a_time)
+        return torch.cat([self.model.compute_logits(hidden, part).clone() for part in parts])
 
     def _keep(
         self, step: PreparedStep, requests: list[int], sampled: list[SampledRow], results: list[RequestStep]

@@ -8,9 +8,11 @@ from octavo.attention.metadata import AttentionMetadata, ForwardBatch, GroupMeta
 from octavo.lib.errors import CheckpointError
 from octavo.worker.model_runner import ModelRunner
 
+WARM_UP_TOKENS = 8
+
 
 @torch.inference_mode()
-def warm_up(runner: ModelRunner, num_tokens: int = 8) -> None:
+def warm_up(runner: ModelRunner, num_tokens: int = WARM_UP_TOKENS) -> None:
     """Run a few tokens through the model without writing to any page.
 
     Raises:

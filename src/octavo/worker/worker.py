@@ -9,16 +9,20 @@ import torch
 
 from octavo import ops
 from octavo.config.octavo_config import DeviceConfig, LoadConfig, ModelConfig, SchedulerConfig
+from octavo.layers.parts import Classifier, NoHead
 from octavo.lib.errors import OctavoError
 from octavo.models.decoder import Decoder
 from octavo.models.hf_config import HFConfig
 from octavo.models.loading import Progress, load_model
+from octavo.models.pooling import Projection, VectorHead
 from octavo.models.registry import build_spec
+from octavo.models.spec import DecoderSpec
 from octavo.platforms import UNBOUND, memory_available, process_rss, select_platform, thread_places
 from octavo.types.kv import KVLayer, KVLayout
 from octavo.types.step import StepOutput, StepPlan
 from octavo.worker.model_runner import ModelRunner
-from octavo.worker.warmup import warm_up
+from octavo.worker.pooler import Pooler
+from octavo.worker.warmup import WARM_UP_TOKENS, warm_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +78,7 @@ class Worker:
         self._set_up_device()
         path = self._model_config.model
         hf = HFConfig.from_path(path)
-        spec = build_spec(hf).limited_to(self._model_config.max_model_len)
+        spec = self._with_head(build_spec(hf).limited_to(self._model_config.max_model_len))
         self._decoder = load_model(
             path,
             hf,
@@ -106,10 +110,11 @@ class Worker:
             num_blocks,
             vocab_size=self._vocab_size,
             max_num_seqs=self._scheduler_config.max_num_seqs,
+            pooler=self._pooler(self._decoder.spec.hidden_size),
         )
         if not self._model_config.enforce_eager and ops.native_available():
             self._runner.record(self._decoder, self._scheduler_config.max_num_batched_tokens)
-        warm_up(self._runner)
+        warm_up(self._runner, min(WARM_UP_TOKENS, self._scheduler_config.max_num_batched_tokens))
 
     def execute_model(self, plan: StepPlan) -> StepOutput:
         """Run one step."""
@@ -120,6 +125,20 @@ class Worker:
     def release(self) -> None:
         """Drop the model and the pages."""
         self._runner = self._decoder = None
+
+    def _with_head(self, spec: DecoderSpec) -> DecoderSpec:
+        """The model with the head that its runner needs: a pooled one computes no logits of tokens."""
+        pooling = self._model_config.pooling
+        if pooling is None or self._model_config.runner == "generate":
+            return spec
+        return spec.with_head(Classifier(pooling.size) if pooling.task == "classify" else NoHead())
+
+    def _pooler(self, hidden_size: int) -> Pooler | None:
+        config = self._model_config.pooling
+        if config is None:
+            return None
+        head = VectorHead(config, [Projection.load(dense) for dense in config.dense])
+        return Pooler(config, head, self._scheduler_config.max_num_seqs, hidden_size)
 
     def _set_up_device(self) -> None:
         platform = select_platform(self._device_config.device)

@@ -14,14 +14,19 @@ def test_the_names() -> None:
     assert octavo.__all__ == [
         "LLM",
         "AsyncLLM",
+        "ClassificationRequestOutput",
         "CompletionOutput",
+        "EmbeddingRequestOutput",
         "EngineArgs",
         "LLMEngine",
         "Logprob",
+        "PoolingParams",
+        "PoolingRequestOutput",
         "RequestMetrics",
         "RequestOutput",
         "RequestOutputKind",
         "SamplingParams",
+        "ScoringRequestOutput",
     ]
     assert all(getattr(octavo, name).__name__ == name for name in octavo.__all__)
     assert set(octavo.__all__) <= set(dir(octavo))

@@ -115,11 +115,14 @@ class _Talk:
         return self._stream({"prompt": prompt})
 
     def _stream(self, prompt: dict[str, Any]) -> Iterator[str]:
+        from octavo.types.pooling_outputs import PoolingRequestOutput
+
         request_id = f"run-{next(self._serials)}"
         self._engine.add_request(request_id, prompt, self._params)
         try:
             while self._engine.has_unfinished_requests():
                 for output in self._engine.step():
+                    assert not isinstance(output, PoolingRequestOutput)
                     yield output.outputs[0].text if output.request_id == request_id else ""
         finally:
             self._engine.abort_request(request_id)

@@ -59,9 +59,9 @@ class OfflineInferenceMixin:
 
         Threads may call it; they take turns.
         """
-        listed = _as_list(prompts)
+        listed = as_list(prompts)
         params = self._params_for(sampling_params, len(listed))
-        ranks = _one_each("priority", priority, len(listed)) if priority is not None else [0] * len(listed)
+        ranks = one_each("priority", priority, len(listed)) if priority is not None else [0] * len(listed)
         ids: list[str] = []
         with self._turn:
             try:
@@ -152,7 +152,7 @@ class OfflineInferenceMixin:
         each = (
             [given] * count
             if isinstance(given, SamplingParams)
-            else _one_each("sampling_params", given, count)
+            else one_each("sampling_params", given, count)
         )
         return [msgspec.structs.replace(one, output_kind=RequestOutputKind.FINAL_ONLY) for one in each]
 
@@ -162,7 +162,7 @@ class OfflineInferenceMixin:
         with _Progress(len(ids), shown=use_tqdm) as progress:
             while len(outputs) < len(ids):
                 for output in self.llm_engine.step():
-                    if output.finished and output.request_id in wanted:
+                    if isinstance(output, RequestOutput) and output.finished and output.request_id in wanted:
                         outputs[output.request_id] = output
                         progress.add(output)
         return [outputs[request_id] for request_id in ids]
@@ -200,7 +200,7 @@ class _Progress:
             self._bar.close()
 
 
-def _as_list(prompts: Prompts) -> list[Prompt]:
+def as_list(prompts: Prompts) -> list[Prompt]:
     """A list of prompts, whether one or several were given. A list of integers is one prompt."""
     if isinstance(prompts, (str, Mapping)):
         return [prompts]
@@ -219,7 +219,7 @@ def _as_conversations(messages: Conversations) -> list[Sequence[Message]]:
     return list(cast("Sequence[Sequence[Message]]", messages))
 
 
-def _one_each(name: str, values: Iterable[Any], count: int) -> list[Any]:
+def one_each(name: str, values: Iterable[Any], count: int) -> list[Any]:
     listed = list(values)
     if len(listed) != count:
         raise InvalidRequestError(f"{name} has {len(listed)} entries for {count} prompts.", param=name)

@@ -11,6 +11,7 @@ from octavo.engine.args import ENGINE_FIELDS, EngineArgs
 from octavo.engine.flags import synonyms
 from octavo.engine.llm_engine import LLMEngine
 from octavo.entrypoints.offline.generate import OfflineInferenceMixin
+from octavo.entrypoints.offline.pooling import PoolingOfflineMixin
 from octavo.lib.errors import ConfigError
 
 # A script hands over all its prompts at once; to refuse some because many wait would be of no use to it.
@@ -18,7 +19,7 @@ _UNBOUNDED_QUEUE = 2**31 - 1
 _SYNONYMS = synonyms(EngineArgs)
 
 
-class LLM(OfflineInferenceMixin):
+class LLM(PoolingOfflineMixin, OfflineInferenceMixin):
     """A loaded model that answers prompts.
 
     Args:
