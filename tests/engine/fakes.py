@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 import time
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from octavo.config import (
     ModelConfig,
     ObservabilityConfig,
     OctavoConfig,
+    PoolingConfig,
     SchedulerConfig,
 )
 from octavo.engine.core import EngineCore
@@ -30,6 +32,7 @@ from octavo.tokenizers.base import Tokenizer, TokenizerInfo
 from octavo.tokenizers.pieces import Pieces
 from octavo.types.engine import TokenLogprobs
 from octavo.types.kv import KVLayer, KVLayout
+from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import SamplingParams
 from octavo.types.step import RequestStep, StepOutput, StepPlan
 
@@ -46,6 +49,8 @@ def fake_config(
     vocab_size: int = VOCAB,
     eos_token_ids: tuple[int, ...] = (EOS,),
     default_sampling: tuple[tuple[str, float | int], ...] = (),
+    runner: str = "generate",
+    pooling: PoolingConfig | None = None,
     **scheduler: int | str | bool,
 ) -> OctavoConfig:
     """A configuration for the fake model."""
@@ -59,6 +64,8 @@ def fake_config(
             vocab_size=vocab_size,
             eos_token_ids=eos_token_ids,
             default_sampling=default_sampling,
+            runner=runner,
+            pooling=pooling,
         ),
         cache=CacheConfig(block_size=16, num_blocks=num_blocks),
         scheduler=SchedulerConfig(**{"max_num_seqs": 16, **scheduler}),
@@ -118,6 +125,7 @@ class _State:
     computed: int
     sampling: SamplingParams
     stop_ids: list[int]
+    pooling: PoolingParams | None
 
 
 @dataclass
@@ -159,6 +167,7 @@ class FakeExecutor:
                 new.num_computed_tokens,
                 new.sampling,
                 new.stop_token_ids,
+                new.pooling,
             )
         return StepOutput(
             step_id=plan.step_id,
@@ -181,7 +190,9 @@ class FakeExecutor:
             result.prompt_logprobs = [
                 _logprobs(state.tokens[i], state.sampling.prompt_logprobs) for i in range(start + 1, last)
             ]
-        if end == len(state.tokens):
+        if state.pooling is not None:
+            result.pooled = fake_vector(state.tokens, state.pooling) if end == len(state.tokens) else None
+        elif end == len(state.tokens):
             token = self._next(state)
             state.tokens.append(token)
             result.token_ids = [token]
@@ -198,6 +209,14 @@ class FakeExecutor:
         seed = 0 if state.sampling.greedy else state.sampling.seed
         digest = hashlib.blake2b(f"{seed} {state.tokens}".encode(), digest_size=4).digest()
         return ord("a") + int.from_bytes(digest, "little") % 26
+
+
+def fake_vector(tokens: list[int], params: PoolingParams) -> bytes:
+    """Eight numbers that follow from the tokens; classes of a model with one or three: the first of them."""
+    digest = hashlib.blake2b(str(tokens).encode(), digest_size=8).digest()
+    numbers = [byte / 256 - 0.3 for byte in digest]
+    classes = {"score": 1, "classify": 3}.get(params.task or "", 8)
+    return array("f", numbers[: params.dimensions or classes]).tobytes()
 
 
 def _obey(tokens: list[int]) -> None:

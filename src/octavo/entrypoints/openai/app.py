@@ -11,6 +11,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from octavo.entrypoints.openai.errors import install_error_handlers
 from octavo.entrypoints.openai.handlers import chat, completions, models, operations, tokens
 from octavo.entrypoints.openai.middleware import ApiKeys, BodyLimit, RequestIds
+from octavo.entrypoints.openai.pooling_routes import add_pooling_routes
 from octavo.entrypoints.openai.protocol.chat import ChatCompletion
 from octavo.entrypoints.openai.protocol.completion import Completion
 from octavo.entrypoints.openai.state import ServerState
@@ -33,6 +34,7 @@ def routes() -> APIRouter:
     post("/ping", include_in_schema=False)(operations.health)
     get("/version")(operations.version)
     get("/metrics")(operations.metrics)
+    add_pooling_routes(router)
     return router
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from octavo.engine.input import check_text
+from octavo.engine.pairs import pair_prompt
+from octavo.engine.pooling_input import truncated_ids
 from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
+from octavo.entrypoints.openai.protocol.pooling import InputFields
 from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers import Tokenizer, TokenStream
@@ -27,6 +30,8 @@ RENDER_THREADS = 2
 LONG_TEXT = 1 << 17
 # Characters that `/tokenize` counts; about five seconds of work.
 MAX_TOKENIZE_CHARACTERS = 1 << 22
+# Characters of all texts of one request for vectors.
+MAX_POOLED_CHARACTERS = 1 << 23
 # Names that `render_chat` binds itself.
 RESERVED = frozenset(
     {
@@ -91,6 +96,67 @@ class Renderer:
         )
         return [next(texts) if isinstance(prompt, str) else prompt for prompt in body.prompts]
 
+    async def pooling_prompts(self, body: InputFields, limit: int | None) -> list[list[int]]:
+        """The ids of each input, or of the one conversation.
+
+        Args:
+            body: The request.
+            limit: Tokens that texts are cut to; None: they are not.
+
+        Raises:
+            InvalidRequestError: one is too long.
+        """
+        if body.messages is not None:
+            render = partial(
+                self._render, body, None, documents=None, add_generation_prompt=body.add_generation_prompt
+            )
+            text = await self._run(self._pool, render)
+            return await self.text_ids([text], add_special_tokens=False, limit=limit)
+        texts = [one for one in body.inputs if isinstance(one, str)]
+        ids = iter(await self.text_ids(texts, add_special_tokens=body.add_special_tokens, limit=limit))
+        return [next(ids) if isinstance(one, str) else one for one in body.inputs]
+
+    async def text_ids(
+        self, texts: Sequence[str], *, add_special_tokens: bool = True, limit: int | None = None
+    ) -> list[list[int]]:
+        """The ids of each text, cut to `limit` tokens if there is one.
+
+        Raises:
+            InvalidRequestError: one is too long.
+        """
+
+        def read(text: str) -> list[int]:
+            if limit is None:
+                check_text(self.tokenizer, text, self._max_model_len)
+            if add_special_tokens:
+                return truncated_ids(self.tokenizer, text, limit)
+            return self.tokenizer.encode(text, add_special_tokens=False)[:limit]
+
+        _check_letters(sum(map(len, texts)))
+        return await self._run(self._pool_for(texts), lambda: [read(text) for text in texts])
+
+    async def pair_ids(self, pairs: Sequence[tuple[str, str]], limit: int | None) -> list[list[int]]:
+        """The ids of each pair of texts as one prompt, cut to `limit` tokens if there is one."""
+
+        def read(pair: tuple[str, str]) -> list[int]:
+            for text in pair if limit is None else ():
+                check_text(self.tokenizer, text, self._max_model_len)
+            return pair_prompt(self.tokenizer, *pair, limit)["prompt_token_ids"]
+
+        texts = [text for pair in pairs for text in pair]
+        _check_letters(sum(map(len, texts)))
+        return await self._run(self._pool_for(texts), lambda: [read(pair) for pair in pairs])
+
+    async def shortened(self, texts: Sequence[str], limit: int) -> list[str]:
+        """The texts, those of more than `limit` tokens cut to that."""
+
+        def read(text: str) -> str:
+            ids = self.tokenizer.encode(text, add_special_tokens=False)
+            return text if len(ids) <= limit else self.tokenizer.decode(ids[:limit])
+
+        _check_letters(sum(map(len, texts)))
+        return await self._run(self._pool_for(texts), lambda: [read(text) for text in texts])
+
     async def tokenize(self, body: TokenizeRequest) -> list[int]:
         """The ids of a text or of a conversation.
 
@@ -123,12 +189,12 @@ class Renderer:
 
         return await self._run(self._pool_for(texts), lambda: [read(text) for text in texts])
 
-    def _pool_for(self, texts: list[str]) -> ThreadPoolExecutor:
+    def _pool_for(self, texts: Sequence[str]) -> ThreadPoolExecutor:
         return self._long_texts if sum(map(len, texts)) > LONG_TEXT else self._pool
 
     def _render(
         self,
-        body: ChatCompletionRequest | TokenizeRequest,
+        body: ChatCompletionRequest | TokenizeRequest | InputFields,
         tools: list[dict[str, Any]] | None,
         *,
         documents: list[dict[str, Any]] | None,
@@ -162,6 +228,15 @@ class Renderer:
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _check_letters(count: int) -> None:
+    """Raises: InvalidRequestError for more than one request may ask to be read."""
+    if count > MAX_POOLED_CHARACTERS:
+        raise InvalidRequestError(
+            f"The texts have {count} characters in all; at most {MAX_POOLED_CHARACTERS} are taken in one request.",
+            param="prompt",
+        )
 
 
 def _last_text(messages: list[dict[str, Any]]) -> str:

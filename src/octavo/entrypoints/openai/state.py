@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
+from octavo.engine.pooling_input import check_generates
 from octavo.entrypoints.openai.uploads import Uploads
 from octavo.lib.errors import DrainingError, EngineDeadError, NotFoundError
 
@@ -54,6 +55,14 @@ class ServerState:
             return name or self.model_names[0]
         served = ", ".join(self.model_names)
         raise NotFoundError(f"The model {name!r} does not exist; this server has: {served}.", param="model")
+
+    def check_generates(self) -> None:
+        """Refuse to generate with a model that is only pooled.
+
+        Raises:
+            InvalidRequestError: says what it is for.
+        """
+        check_generates(self.engine.config.model)
 
     def check_open(self) -> None:
         """Refuse new work while the server shuts down or the engine is away.

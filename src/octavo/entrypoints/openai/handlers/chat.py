@@ -47,6 +47,7 @@ async def create_chat_completion(body: ChatCompletionRequest, request: Request) 
     state = server_state(request)
     state.check_open()
     model = state.check_model(body.model)
+    state.check_generates()
     prompt = await state.renderer.chat_prompt(body)
     params = body.sampling_params(
         defaults=state.sampling_defaults, max_tokens=body.token_limit, logprobs=body.num_logprobs

@@ -64,6 +64,7 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     state = server_state(request)
     state.check_open()
     model = state.check_model(body.model)
+    state.check_generates()
     max_queued = state.engine.config.scheduler.max_num_queued_reqs
     check_sequences(len(body.prompts) * body.n, max_queued, "n" if body.n > 1 else "prompt")
     prompts = await state.renderer.completion_prompts(body)
