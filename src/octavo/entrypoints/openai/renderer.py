@@ -17,6 +17,7 @@ from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
 from octavo.entrypoints.openai.protocol.pooling import InputFields
 from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
+from octavo.entrypoints.parsers.events import AnswerParser, PassThrough
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers import Tokenizer, TokenStream
 from octavo.tokenizers.chat import choose_template, render_chat
@@ -43,10 +44,16 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """A rendered conversation; `echo` is the text to repeat before the answer (a continued message with `echo`)."""
+    """A rendered conversation.
+
+    Attributes:
+        echo: Text to repeat before the answer (a continued message with `echo`).
+        new_parser: Makes what takes one answer to this prompt apart; each of the n answers needs its own.
+    """
 
     token_ids: list[int]
     echo: str = ""
+    new_parser: Callable[[], AnswerParser] = PassThrough
 
 
 class Renderer:

@@ -10,15 +10,18 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from octavo.entrypoints.openai.handlers import generation
+from octavo.entrypoints.openai.handlers.chat_events import deltas, message
 from octavo.entrypoints.openai.handlers.logprobs import chat_logprobs, prompt_logprobs_body
 from octavo.entrypoints.openai.protocol.chat import (
-    AssistantMessage,
     ChatChoice,
     ChatCompletion,
     ChatCompletionRequest,
+    ChoiceLogprobs,
 )
+from octavo.entrypoints.openai.renderer import ChatPrompt
 from octavo.entrypoints.openai.sse import sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
+from octavo.entrypoints.parsers.events import Event, ToolCallStart, collect
 from octavo.types.outputs import CompletionOutput, RequestOutput
 
 
@@ -28,6 +31,7 @@ class Answer:
 
     state: ServerState
     body: ChatCompletionRequest
+    prompt: ChatPrompt
     request_id: str
     model: str
     created: int
@@ -53,54 +57,111 @@ async def create_chat_completion(body: ChatCompletionRequest, request: Request) 
         defaults=state.sampling_defaults, max_tokens=body.token_limit, logprobs=body.num_logprobs
     )
     request_id = new_request_id("chatcmpl", request, body.request_id)
-    answer = Answer(state, body, request_id, model, state.now())
+    answer = Answer(state, body, prompt, request_id, model, state.now())
     outputs = generation.generate(state, body, prompt.token_ids, params, request_id)
     if body.stream:
-        return sse_response(_chunks(answer, prompt.echo, await generation.opened(request, outputs)))
+        return sse_response(_chunks(answer, await generation.opened(request, outputs)))
     final = await generation.unless_disconnected(request, generation.last_output(outputs))
-    return JSONResponse(_completion(answer, prompt.echo, final).model_dump(mode="json"))
+    return JSONResponse(_completion(answer, final).model_dump(mode="json"))
 
 
-def _completion(answer: Answer, echo: str, final: RequestOutput) -> ChatCompletion:
+def _completion(answer: Answer, final: RequestOutput) -> ChatCompletion:
     count = generation.UsageCount(cached_tokens=final.num_cached_tokens)
     count.add_prompt(final)
     count.add_output(final)
     body = answer.body
+    choices = [ChoiceStream(answer, choice.index).whole(choice) for choice in final.outputs]
     return ChatCompletion(
         id=answer.request_id,
         created=answer.created,
         model=answer.model,
-        choices=[_choice(answer, echo, choice) for choice in final.outputs],
+        choices=choices,
         usage=count.usage(),
         prompt_logprobs=prompt_logprobs_body(final.prompt_logprobs),
         prompt_token_ids=final.prompt_token_ids if body.return_token_ids else None,
     )
 
 
-def _choice(answer: Answer, echo: str, choice: CompletionOutput) -> ChatChoice:
-    body = answer.body
-    return ChatChoice(
-        index=choice.index,
-        message=AssistantMessage(content=echo + choice.text),
-        logprobs=_logprobs(answer, choice),
-        finish_reason=choice.finish_reason,
-        stop_reason=choice.stop_reason,
-        token_ids=choice.token_ids if body.return_token_ids else None,
-    )
+class ChoiceStream:
+    """One of the n answers: its parser, and what that has said so far."""
+
+    def __init__(self, answer: Answer, index: int) -> None:
+        self._answer = answer
+        self._index = index
+        self._parser = answer.prompt.new_parser()
+        self._called = False
+
+    def whole(self, choice: CompletionOutput) -> ChatChoice:
+        """The answer at its end: the fold of what a stream would have said."""
+        body = self._answer.body
+        return ChatChoice(
+            index=self._index,
+            message=message(collect(self._events(choice)), self._answer.prompt.echo, self._role),
+            logprobs=_logprobs(self._answer, choice),
+            finish_reason=self._finish_reason(choice),
+            stop_reason=choice.stop_reason,
+            token_ids=choice.token_ids if body.return_token_ids else None,
+        )
+
+    def first_chunk(self, output: RequestOutput) -> dict[str, Any]:
+        """Says the role."""
+        chunk = self._chunk({"role": self._role, "content": self._answer.prompt.echo})
+        if self._answer.body.return_token_ids:
+            chunk["prompt_token_ids"] = output.prompt_token_ids
+        return chunk
+
+    def chunks(self, choice: CompletionOutput) -> list[dict[str, Any]]:
+        """What an output adds: a chunk for each thing said, then the finish in one of its own."""
+        said = deltas(self._events(choice))
+        extra = self._extra(choice)
+        # A token that only completes part of a character, or is special, brings no text: nothing to say then.
+        if not said and any(value is not None for value in extra.values()):
+            said = [{"content": ""}]
+        chunks = [self._chunk(delta, **(extra if at == 0 else {})) for at, delta in enumerate(said)]
+        if choice.finish_reason is not None:
+            end = {"finish_reason": self._finish_reason(choice), "stop_reason": choice.stop_reason}
+            chunks.append(self._chunk({}, **end))
+        return chunks
+
+    @property
+    def _role(self) -> str:
+        return self._answer.state.args.response_role
+
+    def _events(self, choice: CompletionOutput) -> list[Event]:
+        events = self._parser.feed(choice.text, choice.token_ids)
+        if choice.finish_reason is not None:
+            events = events + self._parser.finish()
+        self._called = self._called or any(isinstance(event, ToolCallStart) for event in events)
+        return events
+
+    def _finish_reason(self, choice: CompletionOutput) -> str | None:
+        """The engine's, but an answer that ended by itself after a call ended for the call."""
+        return "tool_calls" if self._called and choice.finish_reason == "stop" else choice.finish_reason
+
+    def _extra(self, choice: CompletionOutput) -> dict[str, Any]:
+        """What rides on an output's first chunk."""
+        if not choice.token_ids:
+            return {}
+        logprobs = _logprobs(self._answer, choice)
+        extra: dict[str, Any] = {"logprobs": logprobs.model_dump() if logprobs is not None else None}
+        return extra | {"token_ids": choice.token_ids} if self._answer.body.return_token_ids else extra
+
+    def _chunk(self, delta: dict[str, Any], **extra: Any) -> dict[str, Any]:
+        choice = {"index": self._index, "delta": delta, "logprobs": None, "finish_reason": None} | extra
+        return self._answer.head() | {"choices": [choice]}
 
 
-def _logprobs(answer: Answer, choice: CompletionOutput) -> Any:
+def _logprobs(answer: Answer, choice: CompletionOutput) -> ChoiceLogprobs | None:
     top = answer.body.num_logprobs
     if top is None:
         return None
     return chat_logprobs(answer.state.renderer.tokenizer, choice.token_ids, choice.logprobs, top)
 
 
-async def _chunks(
-    answer: Answer, echo: str, outputs: AsyncGenerator[RequestOutput]
-) -> AsyncIterator[dict[str, Any]]:
-    """The role first, then text, then each choice's finish in a chunk of its own, then the usage."""
+async def _chunks(answer: Answer, outputs: AsyncGenerator[RequestOutput]) -> AsyncIterator[dict[str, Any]]:
+    """The role first, then what is said, then each choice's finish in a chunk of its own, then the usage."""
     count = generation.UsageCount()
+    choices = [ChoiceStream(answer, index) for index in range(answer.body.n)]
     started = False
     async for output in outputs:
         count.add_output(output)
@@ -108,41 +169,13 @@ async def _chunks(
             started = True
             count.add_prompt(output)
             count.cached_tokens = output.num_cached_tokens
-            for index in range(answer.body.n):
-                yield _with_usage(answer, count, _first_chunk(answer, echo, index, output))
-        for choice in output.outputs:
-            for chunk in _choice_chunks(answer, choice):
+            for choice in choices:
+                yield _with_usage(answer, count, choice.first_chunk(output))
+        for news in output.outputs:
+            for chunk in choices[news.index].chunks(news):
                 yield _with_usage(answer, count, chunk)
     if answer.body.wants_usage:
         yield answer.head() | {"choices": [], "usage": count.usage().model_dump()}
-
-
-def _first_chunk(answer: Answer, echo: str, index: int, output: RequestOutput) -> dict[str, Any]:
-    chunk = _chunk(answer, index, {"role": answer.state.args.response_role, "content": echo})
-    if answer.body.return_token_ids:
-        chunk["prompt_token_ids"] = output.prompt_token_ids
-    return chunk
-
-
-def _choice_chunks(answer: Answer, choice: CompletionOutput) -> list[dict[str, Any]]:
-    chunks = []
-    if choice.text or choice.token_ids:
-        logprobs = _logprobs(answer, choice)
-        extra: dict[str, Any] = {"logprobs": logprobs.model_dump() if logprobs is not None else None}
-        if answer.body.return_token_ids:
-            extra["token_ids"] = choice.token_ids
-        # A token that only completes part of a character, or is special, brings no text: nothing to say then.
-        if choice.text or logprobs is not None or answer.body.return_token_ids:
-            chunks.append(_chunk(answer, choice.index, {"content": choice.text}, **extra))
-    if choice.finish_reason is not None:
-        end = {"finish_reason": choice.finish_reason, "stop_reason": choice.stop_reason}
-        chunks.append(_chunk(answer, choice.index, {}, **end))
-    return chunks
-
-
-def _chunk(answer: Answer, index: int, delta: dict[str, Any], **extra: Any) -> dict[str, Any]:
-    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None} | extra
-    return answer.head() | {"choices": [choice]}
 
 
 def _with_usage(answer: Answer, count: generation.UsageCount, chunk: dict[str, Any]) -> dict[str, Any]:
