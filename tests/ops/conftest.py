@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, offer_emulated, simde_flags
+from tests.ops.emulation import EMULATED_VNNI, offer_emulated, simde_flags
 
 from octavo import ops
 
@@ -24,13 +24,24 @@ def machine_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def emulated_avx512(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Name of the emulated instruction set."""
-    compiler, simde = shutil.which("g++"), simde_flags()
-    if compiler is None or simde is None:
-        pytest.skip(
-            "emulating AVX-VNNI, AVX-512 and AMX needs g++ and SIMDe (`make test` installs it; Debian: libsimde-dev)"
-        )
-    if EMULATED not in ops.available_isas():
-        offer_emulated(compiler, simde, tmp_path_factory.mktemp("emulated"))
-    return EMULATED
+def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Makes an emulated instruction set one of `ops.available_isas()`; gives back its name."""
+    folder = tmp_path_factory.mktemp("emulated")
+
+    def offer(isa: str) -> str:
+        compiler, simde = shutil.which("g++"), simde_flags()
+        if compiler is None or simde is None:
+            pytest.skip(
+                "emulating AVX-VNNI, AVX-512 and AMX needs g++ and SIMDe (`make test` installs it; Debian: libsimde-dev)"
+            )
+        if isa not in ops.available_isas():
+            offer_emulated(isa, compiler, simde, folder)
+        return isa
+
+    return offer
+
+
+@pytest.fixture
+def emulated_avx512(emulate: Callable[[str], str]) -> str:
+    """Name of an emulated instruction set with AVX-512's layer kernels."""
+    return emulate(EMULATED_VNNI)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from tests.ops.emulation import EMULATIONS
@@ -102,8 +104,8 @@ def test_matches_the_torch_twin(act: str) -> None:
 
 
 @pytest.mark.parametrize("isa", EMULATIONS)
-@pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_avx512(isa: str) -> None:
+def test_emulated_avx512(isa: str, emulate: Callable[[str], str]) -> None:
+    emulate(isa)
     formats = ("q4_k", "q4_k", "q6_k")
     weights = some_experts(formats, 256, [256] * 3)
     x, (ids, shares) = random_rows(40, 256), choice(40, experts=3)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from tests.ops.emulation import EMULATED, EMULATED_AVXVNNI, EMULATED_TILES, EMULATED_VNNI, EMULATIONS
+from tests.ops.emulation import EMULATED_TILES, EMULATIONS
 from tests.ops.test_linear import PORTABLE
 from tests.ops.weights import random_rows, random_weight, smallest_cols
 
@@ -33,8 +34,8 @@ def test_scalar_is_always_there_and_the_best_is_the_default() -> None:
 
 @pytest.mark.parametrize("isa", EMULATIONS)
 @pytest.mark.parametrize("fmt", ops.FORMATS)
-@pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_kernels_give_the_scalar_bits(fmt: str, isa: str) -> None:
+def test_emulated_kernels_give_the_scalar_bits(fmt: str, isa: str, emulate: Callable[[str], str]) -> None:
+    emulate(isa)
     cols = {1: 1029, 32: 2144, 256: 1280}[smallest_cols(fmt)]
     weight = random_weight(fmt, 37, cols).packed
     x = random_rows(33, cols)
@@ -45,11 +46,11 @@ def test_emulated_kernels_give_the_scalar_bits(fmt: str, isa: str) -> None:
         assert torch.equal(ops.linear(x[:rows], [weight]), expected[:rows]), rows
 
 
-@pytest.mark.parametrize("isa", [EMULATED, EMULATED_VNNI, EMULATED_AVXVNNI])
+@pytest.mark.parametrize("isa", [isa for isa in EMULATIONS if isa != EMULATED_TILES])
 @pytest.mark.parametrize("fmt", ["q4_0", "q5_0", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl"])
 @pytest.mark.parametrize("byte", [0x00, 0x7F, 0x80, 0xFF])
-@pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_extremes(fmt: str, byte: int, isa: str) -> None:
+def test_emulated_extremes(fmt: str, byte: int, isa: str, emulate: Callable[[str], str]) -> None:
+    emulate(isa)
     weight = random_weight(fmt, 16, 512, byte=byte).packed
     x = torch.stack([torch.ones(512), -torch.ones(512), torch.tensor([1.0, -1.0]).repeat(256)]).repeat(8, 1)
     ops.set_isa("scalar")
@@ -59,10 +60,10 @@ def test_emulated_extremes(fmt: str, byte: int, isa: str) -> None:
 
 
 @pytest.mark.parametrize("fmt", ops.FORMATS)
-@pytest.mark.usefixtures("emulated_avx512")
-def test_emulated_tiles_give_the_bits_of_the_hardware(fmt: str) -> None:
+def test_emulated_tiles_give_the_bits_of_the_hardware(fmt: str, emulate: Callable[[str], str]) -> None:
     if "amx" not in ops.available_isas():
         pytest.skip("no matrix tiles here")
+    emulate(EMULATED_TILES)
     cols = {1: 1029, 32: 2144, 256: 1280}[smallest_cols(fmt)]
     weights = [
         random_weight(fmt, 37, cols).packed,

@@ -19,7 +19,7 @@ def tiles(request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs with tiles, real or emulated."""
     before = ops.isa()
     if request.param == EMULATED_TILES:
-        request.getfixturevalue("emulated_avx512")
+        request.getfixturevalue("emulate")(EMULATED_TILES)
     if request.param not in ops.available_isas():
         pytest.skip("no matrix tiles here")
     ops.set_isa(request.param)
