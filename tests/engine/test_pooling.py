@@ -7,15 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from tests.engine import pooling_models as models
+from tests.models.gguf_export import export
+from tokenizers import Regex
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from tokenizers.processors import TemplateProcessing
 
 from octavo import LLM, PoolingParams, SamplingParams
 from octavo.lib.errors import CheckpointError, ConfigError, InvalidRequestError
 from octavo.types.pooling_outputs import PoolingRequestOutput
+from octavo.worker.recorded_model import RecordedModel
 
 LENGTHS = (1, 2, 31, 32, 33, 64, 77, 150, 40, 5)
 
@@ -290,3 +298,79 @@ def test_a_broken_model_fails_the_request_alone(tmp_path: Path) -> None:
         errors = {output.request_id: output.error for output in found}
     assert errors["good"] is None
     assert "not finite" in str(errors["bad"])
+
+
+def test_no_head_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooled model has none; one that generates too leaves it out for vectors."""
+    folder = models.saved(tmp_path, "LlamaForCausalLM")
+    with (
+        engine(folder, runner="pooling") as pooled,
+        engine(folder, pooler_config={"pooling_type": "LAST"}) as both,
+    ):
+        head = 4 * 301 * 64
+        weights = [made.llm_engine.client.core.model.weight_bytes for made in (pooled, both)]  # type: ignore[attr-defined]
+        assert weights[1] - weights[0] >= head
+        monkeypatch.setattr(RecordedModel, "compute_logits", _refuse_to_compute)
+        assert vectors(pooled, prompts()) == vectors(both, prompts())
+
+
+def _refuse_to_compute(*_: object) -> torch.Tensor:
+    raise AssertionError("a head was computed")
+
+
+def test_gguf_files_of_embedders_say_how_they_pool(tmp_path: Path) -> None:
+    made = models.model("LlamaForCausalLM")
+    path = tmp_path / "model.gguf"
+    export(made, path, gguf.GGMLQuantizationType.F32, pooling_type=1)
+    with engine(path) as llm:
+        for prompt, output in zip(prompts()[:4], llm.embed(prompts()[:4], use_tqdm=False), strict=True):
+            expected = by_hand(models.hidden_states("LlamaForCausalLM", prompt), "MEAN")
+            assert np.allclose(output.outputs.embedding, expected.numpy(), atol=1e-5)
+    export(made, path, gguf.GGMLQuantizationType.F32, pooling_type=4)
+    with pytest.raises(CheckpointError, match="pooling_type"):
+        engine(path)
+
+
+def with_tokenizer(folder: Path) -> Path:
+    """A tokenizer of letters beside a checkpoint, which ends each text with an EOS (id 2)."""
+    letters = {chr(97 + index): 10 + index for index in range(26)}
+    rust = RustTokenizer(WordLevel({"<unk>": 1, "</s>": 2, **letters}, unk_token="<unk>"))
+    rust.pre_tokenizer = Split(Regex("."), "isolated")
+    rust.add_special_tokens(["</s>"])
+    rust.post_processor = TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)]
+    )
+    rust.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_texts_are_cut_before_what_the_tokenizer_adds(tmp_path: Path) -> None:
+    """An EOS that the pooling looks at stays."""
+    folder = with_tokenizer(models.saved(tmp_path, "Qwen3Model", head_dim=16))
+    with engine(folder, skip_tokenizer_init=False) as llm:
+        whole, cut = (
+            llm.embed("abcde", use_tqdm=False, truncate_prompt_tokens=size)[0].prompt_token_ids
+            for size in (None, 4)
+        )
+        assert whole == [10, 11, 12, 13, 14, 2]
+        assert cut == [10, 11, 12, 2]
+
+
+def test_scores_by_cosine_and_by_a_cross_encoder(tmp_path: Path) -> None:
+    texts = ["abc", "xyz", "abc"]
+    folder = with_tokenizer(models.saved(tmp_path / "embed", "Qwen3Model", head_dim=16))
+    with engine(folder, skip_tokenizer_init=False) as llm:
+        one, two, same = (np.array(e.outputs.embedding) for e in llm.embed(texts, use_tqdm=False))
+        found = [output.outputs.score for output in llm.score("abc", texts, use_tqdm=False)]
+        assert found == pytest.approx([float(one @ one), float(one @ two), float(one @ same)], abs=1e-6)
+        with pytest.raises(InvalidRequestError, match="2 texts and data_2 3"):
+            llm.score(["a", "b"], texts)
+    settings = {"num_labels": 1}
+    folder = with_tokenizer(models.saved(tmp_path / "cross", "LlamaForSequenceClassification", **settings))
+    with engine(folder, skip_tokenizer_init=False) as llm:
+        (pair,) = llm.score("abc", "de", use_tqdm=False)
+        assert pair.prompt_token_ids == [10, 11, 12, 2, 13, 14, 2]
+        reference = models.model("LlamaForSequenceClassification", **settings)
+        with torch.no_grad():
+            logit = reference(torch.tensor([pair.prompt_token_ids])).logits[0, 0]
+        assert pair.outputs.score == pytest.approx(float(torch.sigmoid(logit)), abs=1e-5)

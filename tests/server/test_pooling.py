@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 from tests.engine.fakes import fake_vector
-from tests.server.harness import Server, running
+from tests.server.harness import Server, running, until
 
 from octavo.config import PoolingConfig
 from octavo.types.pooling_params import PoolingParams
@@ -138,6 +138,14 @@ def test_more_inputs_than_may_wait_are_served() -> None:
     """A list waits with its sender, not in the engine's queue."""
     with running(runner="pooling", pooling=EMBED, max_num_queued_reqs=4, max_num_seqs=4) as small:
         assert embeddings(small, TEXTS) == [vector(text) for text in TEXTS]
+
+
+def test_a_client_that_leaves_takes_its_whole_list_along() -> None:
+    with running(runner="pooling", pooling=EMBED, max_num_seqs=2, step_seconds=0.1) as slow:
+        with pytest.raises(httpx.TimeoutException):
+            slow.client.post("/v1/embeddings", json={"input": TEXTS}, timeout=0.5)
+        until(lambda: slow.engine.num_open == 0)
+        assert embeddings(slow, "text") == [vector("text")]
 
 
 @pytest.mark.parametrize(
