@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from octavo.types.pooling_params import PoolingParams
     from octavo.types.sampling_params import RequestOutputKind, SamplingParams
+    from octavo.types.structured_outputs import StructuredOutputsParams
 
 _HOMES = {
     "AsyncLLM": "octavo.engine.async_llm",
@@ -36,6 +37,7 @@ _HOMES = {
     "RequestOutputKind": "octavo.types.sampling_params",
     "SamplingParams": "octavo.types.sampling_params",
     "ScoringRequestOutput": "octavo.types.pooling_outputs",
+    "StructuredOutputsParams": "octavo.types.structured_outputs",
 }
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "RequestOutputKind",
     "SamplingParams",
     "ScoringRequestOutput",
+    "StructuredOutputsParams",
 ]
 
 

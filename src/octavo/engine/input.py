@@ -13,7 +13,7 @@ import msgspec
 
 from octavo.config import ModelConfig
 from octavo.engine.pooling_input import check_generates, fitted, resolve_pooling, truncated_ids, truncation
-from octavo.lib.errors import InvalidRequestError
+from octavo.lib.errors import InvalidRequestError, NotSupportedError
 from octavo.types.engine import EngineRequest
 from octavo.types.pooling_params import NO_SAMPLING, PoolingParams
 from octavo.types.sampling_params import MAX_N, SEED_MAX, SamplingParams
@@ -226,6 +226,8 @@ class InputProcessor:
     def _resolve(self, sampling: SamplingParams, prompt_length: int) -> SamplingParams:
         """Check against this model; `max_tokens` and -1 for "all" become numbers."""
         sampling.check_vocabulary(self._model.vocab_size)
+        if sampling.structured_outputs is not None:
+            raise NotSupportedError("structured_outputs are not supported yet", param="structured_outputs")
         return msgspec.structs.replace(
             sampling,
             max_tokens=self._max_tokens(sampling.max_tokens, prompt_length),

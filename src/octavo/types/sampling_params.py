@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from octavo.lib.errors import InvalidRequestError
+from octavo.types.structured_outputs import StructuredOutputsParams
 
 MAX_N = 16384
 MAX_STOP_STRINGS = 64
@@ -28,6 +29,7 @@ _CONTAINERS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("stop", (str, list, tuple), "a string or a list of strings"),
     ("stop_token_ids", (list, tuple), "a list of token ids"),
     ("logit_bias", (dict,), "a dictionary from token ids to numbers"),
+    ("structured_outputs", (StructuredOutputsParams,), "StructuredOutputsParams"),
 )
 
 
@@ -67,6 +69,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     spaces_between_special_tokens: bool = True
     include_stop_str_in_output: bool = False
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
+    structured_outputs: StructuredOutputsParams | None = None
     logit_bias: dict[int, float] | None = None
 
     def __post_init__(self) -> None:
@@ -84,7 +87,9 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     @property
     def draws_plainly(self) -> bool:
         """Whether a token is drawn from the model's logits as they are, and nothing but its id is wanted."""
-        edits = self.logit_bias or self.min_tokens or self.repetition_penalty != 1.0
+        edits = (
+            self.logit_bias or self.min_tokens or self.repetition_penalty != 1.0 or self.structured_outputs
+        )
         return not (edits or self.frequency_penalty or self.presence_penalty) and self.logprobs is None
 
     @property

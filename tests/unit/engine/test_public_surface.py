@@ -27,6 +27,7 @@ def test_the_names() -> None:
         "RequestOutputKind",
         "SamplingParams",
         "ScoringRequestOutput",
+        "StructuredOutputsParams",
     ]
     assert all(getattr(octavo, name).__name__ == name for name in octavo.__all__)
     assert set(octavo.__all__) <= set(dir(octavo))
