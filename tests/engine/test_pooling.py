@@ -103,6 +103,31 @@ def test_the_prefix_cache_is_read_where_the_last_token_says_everything(embedder:
             assert llm.encode([prompts()[7]], fresh, use_tqdm=False)[0].num_cached_tokens == 0
 
 
+def test_a_sliding_window_pools_the_same_bits(tmp_path: Path) -> None:
+    """Pages that fell out of the window are given back while a prompt is still being pooled."""
+    window = {"head_dim": 16, "sliding_window": 24}
+    folder = models.saved(tmp_path, "Gemma3ForCausalLM", **window)
+    for kind in ("LAST", "MEAN"):
+        found = []
+        for tokens, seqs in ((2048, 256), (48, 4)):
+            settings = {"max_num_batched_tokens": tokens, "max_num_seqs": seqs, "block_size": 16}
+            with engine(folder, runner="pooling", pooler_config={"pooling_type": kind}, **settings) as llm:
+                found += [vectors(llm, prompts()), vectors(llm, prompts())]
+        assert all(one == found[0] for one in found)
+        expected = by_hand(models.hidden_states("Gemma3ForCausalLM", prompts()[7], **window), kind)
+        assert np.allclose(np.frombuffer(found[0][7], np.float32), expected.numpy(), atol=1e-5)
+
+
+def test_rounded_weights_leave_the_classifier_as_it_is(tmp_path: Path) -> None:
+    folder = models.saved(tmp_path, "LlamaForSequenceClassification", num_labels=2)
+    raw = PoolingParams(use_activation=False)
+    found = []
+    for quantization in (None, "int8"):
+        with engine(folder, quantization=quantization) as llm:
+            found.append(llm.classify(prompts()[7], raw, use_tqdm=False)[0].outputs.probs)
+    assert np.allclose(*found, atol=0.1 * float(np.abs(found[0]).max()))
+
+
 def test_embeddings_beside_answers_cost_neither_anything(tmp_path: Path) -> None:
     """A model that generates gives embeddings too where it is told how, and in one batch with answers."""
     folder = models.saved(tmp_path, "LlamaForCausalLM")

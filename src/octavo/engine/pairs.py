@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import mul
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,9 @@ def pair_prompt(
     return {"prompt_token_ids": ids if limit is None else ids[:limit]}
 
 
-def cosine(first: Sequence[float], second: Sequence[float]) -> float:
-    """Of two vectors; 0 where one has no length."""
-    length = math.sqrt(sum(map(mul, first, first)) * sum(map(mul, second, second)))
-    return sum(map(mul, first, second)) / length if length else 0.0
+def cosines(vectors: Mapping[str, Sequence[float]], pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """Of each pair, from the vectors of its texts; 0 where one has no length."""
+    lengths = {text: math.sqrt(sum(map(mul, vector, vector))) for text, vector in vectors.items()}
+    return [
+        sum(map(mul, vectors[one], vectors[two])) / (lengths[one] * lengths[two] or 1.0) for one, two in pairs
+    ]

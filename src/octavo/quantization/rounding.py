@@ -19,6 +19,8 @@ from octavo.quantization.method import LinearMethod, StoredTensor
 BLOCK = 32
 _FORMATS = {"int8": "q8_0", "int4": "iq4_nl"}
 _ENDS = frozenset({"model.embed_tokens", "lm_head"})
+# A few rows that decide everything: nothing to be saved there.
+_CLASSIFIER = "score"
 _ROUTERS = (".gate", ".router", ".shared_expert_gate")
 
 
@@ -53,4 +55,5 @@ class RoundingResolver:
     def resolve(self, path: str) -> LinearMethod:
         if path in _ENDS:
             return self._ends
-        return self._floats if path.endswith(_ROUTERS) else self._matrices
+        kept = path == _CLASSIFIER or path.endswith(_ROUTERS)
+        return self._floats if kept else self._matrices

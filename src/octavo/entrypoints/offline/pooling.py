@@ -12,7 +12,7 @@ import msgspec
 
 from octavo.engine.input import Prompt
 from octavo.engine.llm_engine import LLMEngine
-from octavo.engine.pairs import cosine, pair_prompt, paired
+from octavo.engine.pairs import cosines, pair_prompt, paired
 from octavo.engine.pooling_input import pooling_of
 from octavo.entrypoints.offline.generate import Prompts, as_list, one_each
 from octavo.lib.errors import OctavoError
@@ -179,14 +179,15 @@ class PoolingOfflineMixin:
         found = dict(
             zip(texts, self.encode(texts, params, pooling_task="embed", use_tqdm=use_tqdm), strict=True)
         )
+        scores = cosines({text: output.outputs.data for text, output in found.items()}, pairs)
         return [
             ScoringRequestOutput(
                 f"{found[one].request_id}-{found[two].request_id}",
-                ScoringOutput(cosine(found[one].outputs.data, found[two].outputs.data)),
+                ScoringOutput(score),
                 found[one].prompt_token_ids + found[two].prompt_token_ids,
                 found[one].num_cached_tokens + found[two].num_cached_tokens,
             )
-            for one, two in pairs
+            for (one, two), score in zip(pairs, scores, strict=True)
         ]
 
     def _vectors(self, ids: Sequence[str], use_tqdm: bool) -> list[PoolingRequestOutput]:

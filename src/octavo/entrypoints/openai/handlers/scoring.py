@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from fastapi import Request
 from fastapi.responses import Response
 
-from octavo.engine.pairs import cosine, paired
+from octavo.engine.pairs import cosines, paired
 from octavo.engine.pooling_input import pooling_of, resolve_pooling, truncation
 from octavo.entrypoints.openai.handlers.vectors import json_response, naming, usage_of, vectors
 from octavo.entrypoints.openai.protocol.pooling import PoolingFields
@@ -101,4 +102,5 @@ async def _by_cosine(
         cache_salt=body.cache_salt,
     )
     found = {text: output.outputs.data for text, output in zip(texts, outputs, strict=True)}
-    return Scores([cosine(found[one], found[two]) for one, two in pairs], usage_of(outputs))
+    # Thousands of long vectors take a second, in which other streams go on.
+    return Scores(await asyncio.to_thread(cosines, found, pairs), usage_of(outputs))
