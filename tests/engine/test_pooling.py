@@ -20,7 +20,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
-from octavo import LLM, PoolingParams, SamplingParams
+from octavo import LLM, EngineArgs, PoolingParams, SamplingParams
 from octavo.lib.errors import CheckpointError, ConfigError, InvalidRequestError
 from octavo.types.pooling_outputs import PoolingRequestOutput
 from octavo.worker.recorded_model import RecordedModel
@@ -267,6 +267,23 @@ def test_sentence_transformers_modules_decide(old: bool, tmp_path: Path) -> None
             mean = models.hidden_states("LlamaForCausalLM", prompt).mean(0)
             expected = torch.tanh(weight @ mean + bias)
             assert np.allclose(output.outputs.embedding, expected, atol=1e-5)
+
+
+def test_module_files_limit_the_length_unless_the_user_asks_for_more(tmp_path: Path) -> None:
+    folder = models.add_modules(
+        models.saved(tmp_path, "LlamaForCausalLM"), {"pooling_mode": "mean"}, "Normalize"
+    )
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 100, "do_lower_case": false}')
+    found = []
+    for asked in (None, 200):
+        config = EngineArgs(
+            model=str(folder), skip_tokenizer_init=True, max_model_len=asked, max_num_seqs=8
+        ).create_engine_config()
+        found.append(config.model.max_model_len)
+    assert found == [100, 200]
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    with pytest.raises(CheckpointError, match="do_lower_case"):
+        engine(folder)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ class PoolingConfig:
     """Projections between pooling and activation, in order."""
     labels: tuple[str, ...] = ()
     """Names of the classes."""
+    max_seq_length: int | None = None
+    """Tokens that the trained embedder read at most; None: not stated."""
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.config import ModelConfig
+from octavo.config import ModelConfig, PoolingConfig
 from octavo.engine.default_model import GENERATION_CONFIG, SERVED_NAME, default_model_path
 from octavo.lib.errors import ConfigError, InvalidRequestError
 from octavo.models.pooling_config import resolve_pooling
@@ -110,7 +110,9 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
         served_model_names=_served_names(args, facts.path),
         tokenizer=None if args.skip_tokenizer_init else args.tokenizer or facts.path,
         dtype=facts.hf.torch_dtype if args.dtype == "auto" else DTYPE_SYNONYMS.get(args.dtype, args.dtype),
-        max_model_len=_max_model_len(args.max_model_len, facts.spec.max_position),
+        max_model_len=_max_model_len(
+            args.max_model_len, facts.spec.max_position, _trained_length(runner, pooling)
+        ),
         vocab_size=facts.spec.vocab_size,
         eos_token_ids=_eos_ids(facts, generation),
         seed=args.seed,
@@ -190,13 +192,18 @@ def cache_dtype(path: str, dtype: str) -> str:
     return {GGMLType.F32: "float32", GGMLType.BF16: "bfloat16"}.get(most, "float16")
 
 
-def _max_model_len(asked: int | None, limit: int) -> int:
+def _trained_length(runner: str, pooling: PoolingConfig | None) -> int | None:
+    """What an embedder's module files limit its inputs to; a user may ask for more, up to what the positions allow."""
+    return pooling.max_seq_length if runner == "pooling" and pooling is not None else None
+
+
+def _max_model_len(asked: int | None, limit: int, usual: int | None = None) -> int:
     if asked is not None and asked > limit:
         raise ConfigError(
             f"--max-model-len {asked} is more than the {limit} tokens that this model was made for. Use at most {limit}.",
             param="max_model_len",
         )
-    return limit if asked is None else asked
+    return min(limit, usual or limit) if asked is None else asked
 
 
 def _generation_config(args: EngineArgs, model_path: str) -> Mapping[str, Any]:

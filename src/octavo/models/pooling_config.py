@@ -102,6 +102,7 @@ def _embedder(
         is_matryoshka=stored.is_matryoshka,
         matryoshka_dimensions=stored.matryoshka_dimensions,
         dense=dense,
+        max_seq_length=modules.max_seq_length if modules else None,
     )
     return _checked(_overridden(found, given))
 

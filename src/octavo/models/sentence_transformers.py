@@ -142,6 +142,7 @@ def _max_seq_length(folder: Path) -> int | None:
         return None
     settings = _settings(path)
     settings.expect("do_lower_case", False)
+    settings.expect("transformer_task", "feature-extraction")
     return settings.int("max_seq_length", None)
 
 
