@@ -8,8 +8,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
+from octavo.entrypoints.anthropic import handlers as anthropic
+from octavo.entrypoints.anthropic.errors import AnthropicFace
 from octavo.entrypoints.openai.errors import install_error_handlers
-from octavo.entrypoints.openai.handlers import chat, completions, models, operations, tokens
+from octavo.entrypoints.openai.handlers import chat, completions, models, operations, responses, tokens
 from octavo.entrypoints.openai.middleware import ApiKeys, BodyLimit, RequestIds
 from octavo.entrypoints.openai.pooling_routes import add_pooling_routes
 from octavo.entrypoints.openai.protocol.chat import ChatCompletion
@@ -24,6 +26,13 @@ def routes() -> APIRouter:
     post, get = router.post, router.get
     post("/v1/chat/completions", response_model=ChatCompletion)(chat.create_chat_completion)
     post("/v1/completions", response_model=Completion)(completions.create_completion)
+    post("/v1/responses")(responses.create_response)
+    get("/v1/responses/{response_id}")(responses.retrieve_response)
+    get("/v1/responses/{response_id}/input_items")(responses.list_input_items)
+    router.delete("/v1/responses/{response_id}")(responses.delete_response)
+    post("/v1/responses/{response_id}/cancel")(responses.cancel_response)
+    post("/v1/messages")(anthropic.create_message)
+    post("/v1/messages/count_tokens")(anthropic.count_tokens)
     get("/v1/models")(models.list_models)
     get("/v1/models/{name:path}")(models.retrieve_model)
     post("/tokenize")(tokens.tokenize)
@@ -75,6 +84,7 @@ def _add_middleware(app: FastAPI, state: ServerState, api_keys: tuple[str, ...])
         allow_methods=["*"],
         allow_headers=["*"],
     )
+    app.add_middleware(AnthropicFace)
     if args.enable_request_id_headers:
         app.add_middleware(RequestIds)
 
@@ -85,6 +95,7 @@ def _lifespan(state: ServerState) -> Callable[[FastAPI], AbstractAsyncContextMan
         try:
             yield
         finally:
+            await state.responses.close()
             state.renderer.close()
 
     return lifespan

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from octavo.engine.flags import add_flags, flag, values_from
+from octavo.entrypoints.openai.responses.store import StoreLimits
 from octavo.lib.errors import ConfigError
 
 MAX_SHUTDOWN_SECONDS = 86_400
@@ -42,6 +43,14 @@ class ServerArgs:
     """No /docs, /redoc and /openapi.json."""
     max_request_bytes: int = 32 * 1024 * 1024
     """Largest request body in bytes."""
+    responses_store: str = "memory"
+    """Where responses of /v1/responses are kept: `memory`, or the path of an SQLite file that outlives the server."""
+    responses_max_count: int = 10_000
+    """Most responses that are kept; what was used longest ago goes first."""
+    responses_max_bytes: int = 128 * 1024 * 1024
+    """Most bytes of responses that are kept."""
+    responses_max_age: float = 30 * 86_400.0
+    """Seconds that a response is kept after its last use."""
     uvicorn_log_level: str = flag("warning", choices=("debug", "info", "warning", "error", "critical"))
     """Level of the HTTP server's own log."""
 
@@ -57,6 +66,16 @@ class ServerArgs:
                 f"--max-request-bytes must be at least 1, got {self.max_request_bytes}.",
                 param="max_request_bytes",
             )
+
+        for name in ("responses_max_count", "responses_max_bytes", "responses_max_age"):
+            if not getattr(self, name) > 0:
+                shown = name.replace("_", "-")
+                raise ConfigError(f"--{shown} must be above 0, got {getattr(self, name)}.", param=name)
+
+    @property
+    def store_limits(self) -> StoreLimits:
+        """Bounds of the response store."""
+        return StoreLimits(self.responses_max_count, self.responses_max_bytes, self.responses_max_age)
 
     @staticmethod
     def add_cli_args(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

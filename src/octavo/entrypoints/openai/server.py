@@ -109,6 +109,7 @@ def _api_keys(args: ServerArgs) -> tuple[str, ...]:
 def make_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
     """The parts that handlers share, over an engine that may still be starting."""
     from octavo.entrypoints.openai.renderer import Renderer
+    from octavo.entrypoints.openai.responses.archive import make_archive
     from octavo.entrypoints.openai.state import ServerState
     from octavo.entrypoints.openai.stats import MetricsListener
     from octavo.metrics import EngineMetrics
@@ -124,7 +125,11 @@ def make_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
     )
     engine.add_listener(MetricsListener(metrics))
     return ServerState(
-        engine, Renderer(tokenizer, templates, server_args, config.model.max_model_len), metrics, server_args
+        engine,
+        Renderer(tokenizer, templates, server_args, config.model.max_model_len),
+        metrics,
+        server_args,
+        make_archive(server_args.responses_store, server_args.store_limits),
     )
 
 
@@ -183,6 +188,7 @@ class DrainingServer:
             if self._time_is_up is not None:
                 self._time_is_up.cancel()
         if self._server.force_exit:
+            self._state.responses.jobs.cancel()
             # Uvicorn leaves the application's own shutdown out then.
             await self._server.lifespan.shutdown()
 

@@ -27,6 +27,16 @@ def sse_response(events: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
     return StreamingResponse(_encoded(events), media_type="text/event-stream", headers=HEADERS)
 
 
+def typed_sse_response(events: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
+    """Stream events that have a `type`, named by it. Such streams end with an event of their own, not with `[DONE]`."""
+    return StreamingResponse(_typed(events), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _typed(events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    async for body in events:
+        yield b"event: " + body["type"].encode() + b"\n" + event(body)
+
+
 async def _encoded(events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
     try:
         async for body in events:

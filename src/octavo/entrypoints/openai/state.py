@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from octavo.engine.async_llm import AsyncLLM
     from octavo.entrypoints.openai.args import ServerArgs
     from octavo.entrypoints.openai.renderer import Renderer
+    from octavo.entrypoints.openai.responses.archive import ResponseArchive
     from octavo.metrics import EngineMetrics
 
 
@@ -28,6 +29,7 @@ class ServerState:
     renderer: Renderer
     metrics: EngineMetrics
     args: ServerArgs
+    responses: ResponseArchive
     created: int = field(default_factory=lambda: int(time.time()))
     uploads: Uploads = field(default_factory=Uploads)
     draining: bool = False

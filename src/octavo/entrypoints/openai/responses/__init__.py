@@ -1,0 +1,1 @@
+"""The Responses API: items to a conversation, an answer to events, responses kept and made in the background."""
