@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from octavo.lib.errors import ConfigError
@@ -32,17 +32,27 @@ def flag(default: Any, **extras: Any) -> Any:
     return dataclasses.field(default=default, metadata={_METADATA: Flag(**extras)})
 
 
-def add_flags(parser: argparse.ArgumentParser, cls: type, *, group: str | None = None) -> None:
-    """Give `parser` one flag for each field of the dataclass `cls`, in the order of the class."""
+def add_flags(
+    parser: argparse.ArgumentParser,
+    cls: type,
+    *,
+    group: str | None = None,
+    only: Collection[str] | None = None,
+) -> None:
+    """Give `parser` one flag for each field of the dataclass `cls` (or those in `only`), in the order of the class."""
     target = parser.add_argument_group(group) if group else parser
     hints, docs = get_type_hints(cls), field_docs(cls)
     for field in dataclasses.fields(cls):
-        _add_flag(target, field, hints[field.name], docs.get(field.name, ""))
+        if only is None or field.name in only:
+            _add_flag(target, field, hints[field.name], docs.get(field.name, ""))
 
 
-def values_from(namespace: argparse.Namespace, cls: type) -> dict[str, Any]:
-    """The parsed values that belong to fields of `cls`, ready for its constructor."""
-    return {f.name: getattr(namespace, f.name) for f in dataclasses.fields(cls) if hasattr(namespace, f.name)}
+def values_from(
+    namespace: argparse.Namespace, cls: type, *, only: Collection[str] | None = None
+) -> dict[str, Any]:
+    """The parsed values that belong to fields of `cls` (or those in `only`), ready for its constructor."""
+    names = [field.name for field in dataclasses.fields(cls) if only is None or field.name in only]
+    return {name: getattr(namespace, name) for name in names if hasattr(namespace, name)}
 
 
 def check_choices(args: Any) -> None:

@@ -19,13 +19,18 @@ COMMANDS = {
     "run": "answer one prompt, or chat in the terminal, without a server",
     "chat": "chat with a running server",
     "complete": "complete text with a running server",
+    "batch": "answer a file of requests (OpenAI batch JSONL)",
     "bench": "measure latency, throughput, a server under load, start-up",
     "models": "list what can be run",
     "doctor": "look at this machine and this installation",
 }
 
 # Where argparse's own line would fill a screen.
-USAGES = {"serve": "octavo serve [MODEL] [OPTIONS]", "run": "octavo run [MODEL] [PROMPT] [OPTIONS]"}
+USAGES = {
+    "batch": "octavo batch -i FILE -o FILE [MODEL] [OPTIONS]",
+    "serve": "octavo serve [MODEL] [OPTIONS]",
+    "run": "octavo run [MODEL] [PROMPT] [OPTIONS]",
+}
 
 
 class Command(Protocol):

@@ -1,0 +1,160 @@
+"""The official clients against a real server with the default model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anthropic import Anthropic, AuthenticationError, BadRequestError
+from openai import OpenAI
+
+MODEL = "SmolLM2-135M-Instruct"
+COMMAND = [sys.executable, "-m", "octavo.entrypoints.cli.main"]
+
+
+@contextlib.contextmanager
+def serving(*flags: str) -> Iterator[str]:
+    """The address of a server on a free port."""
+    command = [*COMMAND, "serve", "--port", "0", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            found = re.search(r"at (http://\S+)\. Try", line)
+            if found:
+                yield found.group(1)
+                return
+        raise AssertionError("the server did not start")
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving("--api-key", "key") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def openai(url: str) -> OpenAI:
+    return OpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def anthropic(url: str) -> Anthropic:
+    return Anthropic(base_url=url, api_key="key", max_retries=0)
+
+
+def test_openai_responses_create_and_continue(openai: OpenAI) -> None:
+    first = openai.responses.create(
+        model=MODEL, input="What is the capital of France?", temperature=0, max_output_tokens=24
+    )
+    assert "Paris" in first.output_text
+    assert openai.responses.retrieve(first.id) == first
+    second = openai.responses.create(
+        model=MODEL, input="And of Italy?", previous_response_id=first.id, temperature=0, max_output_tokens=8
+    )
+    assert second.usage is not None
+    assert first.usage is not None
+    assert second.usage.input_tokens > first.usage.total_tokens
+    items = openai.responses.input_items.list(second.id)
+    assert len(items.data) == 1
+    openai.responses.delete(first.id)
+
+
+@pytest.mark.parametrize("limit", [100, 5])
+def test_openai_responses_stream_equals_create(openai: OpenAI, limit: int) -> None:
+    fields = {"model": MODEL, "input": "Capital of France?", "temperature": 0, "max_output_tokens": limit}
+    whole = openai.responses.create(**fields)  # type: ignore[call-overload]
+    with openai.responses.stream(**fields) as stream:
+        events = list(stream)
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    final = events[-1].response  # type: ignore[union-attr]  # it is the one that ends the response
+    assert events[-1].type == f"response.{'completed' if limit == 100 else 'incomplete'}"
+    assert "".join(deltas) == final.output_text == whole.output_text
+    assert final.status == whole.status
+    assert openai.responses.retrieve(final.id).output_text == final.output_text
+
+
+def test_openai_responses_in_the_background(openai: OpenAI) -> None:
+    started = openai.responses.create(
+        model=MODEL, input="Count to a million.", background=True, max_output_tokens=2000
+    )
+    assert started.status == "queued"
+    assert openai.responses.cancel(started.id).status == "cancelled"
+
+
+def test_anthropic_messages_and_stream(anthropic: Anthropic) -> None:
+    fields = {
+        "model": MODEL,
+        "max_tokens": 24,
+        "system": "You know geography.",
+        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        # The client has no field for it any more; the protocol has.
+        "extra_body": {"temperature": 0},
+    }
+    whole = anthropic.messages.create(**fields)  # type: ignore[call-overload]
+    assert whole.content[0].type == "text"
+    assert "Paris" in whole.content[0].text
+    with anthropic.messages.stream(**fields) as stream:  # type: ignore[arg-type]
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == whole.content[0].text
+    assert final.stop_reason == whole.stop_reason
+    counted = anthropic.messages.count_tokens(
+        **{name: value for name, value in fields.items() if name not in ("max_tokens", "extra_body")}  # type: ignore[arg-type]
+    )
+    usage = final.usage
+    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+
+
+def test_anthropic_errors_are_the_clients_classes(url: str, anthropic: Anthropic) -> None:
+    with pytest.raises(BadRequestError, match="max_tokens"):
+        anthropic.messages.create(model=MODEL, max_tokens=10_000, messages=[{"role": "user", "content": "x"}])
+    stranger = Anthropic(base_url=url, api_key="wrong", max_retries=0)
+    with pytest.raises(AuthenticationError):
+        stranger.messages.create(model=MODEL, max_tokens=1, messages=[{"role": "user", "content": "x"}])
+
+
+def test_a_batch_file_is_answered_in_process_as_by_a_server(tmp_path: Path, url: str) -> None:
+    source = tmp_path / "in.jsonl"
+    chat = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Capital of France?"}],
+        "max_tokens": 8,
+        "temperature": 0,
+    }
+    lines = [
+        {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": chat},
+        {
+            "custom_id": "b",
+            "method": "POST",
+            "url": "/v1/completions",
+            "body": {"prompt": "Hi", "max_tokens": 0},
+        },
+        {
+            "custom_id": "c",
+            "method": "POST",
+            "url": "/v1/responses",
+            "body": {"input": "Hello", "max_output_tokens": 4, "temperature": 0},
+        },
+    ]
+    source.write_text("\n".join(map(json.dumps, lines)) + "\n{broken\n")
+    answers = []
+    for flags in ([], ["--url", url, "--api-key", "key"]):
+        output = tmp_path / f"out{len(flags)}.jsonl"
+        command = [*COMMAND, "batch", "-i", str(source), "-o", str(output), "--output-order", "input", *flags]
+        subprocess.run([*command, "--no-progress"], check=True, timeout=200)
+        answers.append([json.loads(line) for line in output.read_text().splitlines()])
+    for records in answers:
+        assert [record["custom_id"] for record in records] == ["a", "b", "c", None]
+        assert [record["error"] is None for record in records] == [True, False, True, False]
+    contents = [records[0]["response"]["body"]["choices"][0]["message"]["content"] for records in answers]
+    assert contents[0] == contents[1]
