@@ -33,6 +33,8 @@ GAUGES = (
     ("num_requests_running", "Requests in the batch of the last step."),
     ("num_requests_waiting", "Requests that wait to be scheduled."),
     ("kv_cache_usage_perc", "Share of the key-value pages in use, 0 to 1."),
+    ("kv_cache_num_pages", "Key-value pages that there are; 0 before the engine's first step."),
+    ("kv_cache_num_shared_pages", "Key-value pages that more than one request refers to."),
 )
 COUNTERS = (
     ("prefix_cache_queries", "Prompt tokens looked up in the prefix cache."),
@@ -114,6 +116,8 @@ class EngineMetrics:
         self._gauges["num_requests_running"].set(stats.num_running)
         self._gauges["num_requests_waiting"].set(stats.num_waiting)
         self._gauges["kv_cache_usage_perc"].set(stats.kv_usage)
+        self._gauges["kv_cache_num_pages"].set(stats.num_pages)
+        self._gauges["kv_cache_num_shared_pages"].set(stats.num_shared_pages)
         self._reasons["capacity"].set(stats.num_waiting)
         for name, value in (
             ("prefix_cache_queries", stats.prefix_queries),

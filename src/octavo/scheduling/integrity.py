@@ -75,6 +75,8 @@ def _check_pool(kv: KVManager, running: Sequence[Request]) -> None:
     _require(NULL_PAGE not in free, "the null page", "is in the free list")
     wrong = [page for page, count in enumerate(kv.pool.ref_counts) if count != counted[page]]
     _require(not wrong, wrong, "have reference counts that differ from the tables")
+    shared = sum(count > 1 for count in counted.values())
+    _require(kv.pool.num_shared == shared, "the pool", "counts other pages as shared than the tables show")
     lost = set(range(1, kv.pool.num_blocks + 1)) - {page for page, count in counted.items() if count} ^ set(
         free
     )

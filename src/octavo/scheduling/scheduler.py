@@ -418,6 +418,8 @@ class Scheduler:
             num_preemptions=counters.num_preemptions,
             prompt_tokens=counters.prompt_tokens,
             generation_tokens=counters.generation_tokens,
+            num_pages=self.kv.pool.num_blocks,
+            num_shared_pages=self.kv.pool.num_shared,
         )
 
     def reset_prefix_cache(self) -> bool:

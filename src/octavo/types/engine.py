@@ -89,6 +89,9 @@ class SchedulerStats(msgspec.Struct, array_like=True, kw_only=True):
     num_preemptions: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    num_pages: int = 0
+    num_shared_pages: int = 0
+    """Pages that more than one request refers to, now."""
 
 
 class EngineOutputs(msgspec.Struct, array_like=True, kw_only=True):

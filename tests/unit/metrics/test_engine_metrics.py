@@ -13,6 +13,8 @@ GAUGES = {
     "num_requests_running",
     "num_requests_waiting",
     "kv_cache_usage_perc",
+    "kv_cache_num_pages",
+    "kv_cache_num_shared_pages",
     "num_requests_waiting_by_reason",
 }
 COUNTERS = {

@@ -17,6 +17,7 @@ from octavo.entrypoints.openai.pooling_routes import add_pooling_routes
 from octavo.entrypoints.openai.protocol.chat import ChatCompletion
 from octavo.entrypoints.openai.protocol.completion import Completion
 from octavo.entrypoints.openai.state import ServerState
+from octavo.entrypoints.web import site
 from octavo.version import __version__
 
 
@@ -47,6 +48,14 @@ def routes() -> APIRouter:
     return router
 
 
+def page_routes() -> APIRouter:
+    """The page at `/` and its files."""
+    router = APIRouter(include_in_schema=False)
+    router.api_route("/", methods=["GET", "HEAD"])(site.index)
+    router.api_route("/web/{name}", methods=["GET", "HEAD"])(site.asset)
+    return router
+
+
 def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
     """The ASGI application over a running engine.
 
@@ -66,6 +75,8 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
     )
     app.state.server = state
     app.include_router(routes())
+    if not args.disable_web:
+        app.include_router(page_routes())
     install_error_handlers(app)
     _add_middleware(app, state, api_keys)
     return app

@@ -41,6 +41,8 @@ class ServerArgs:
     """Seconds that running requests get to finish after SIGTERM; a second signal ends them at once."""
     disable_fastapi_docs: bool = False
     """No /docs, /redoc and /openapi.json."""
+    disable_web: bool = False
+    """No page at /."""
     max_request_bytes: int = 32 * 1024 * 1024
     """Largest request body in bytes."""
     responses_store: str = "memory"

@@ -17,6 +17,8 @@ from octavo.lib.errors import AuthenticationError, InvalidRequestError, OctavoEr
 
 # Probes carry no key; a browser's preflight cannot.
 OPEN_PATHS = frozenset({"/health", "/ready", "/ping"})
+# Neither can the page that asks for the key: its files are the same for everybody. What it calls is guarded.
+PAGE, PAGE_FILES = "/", "/web/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
 
 
@@ -36,7 +38,7 @@ class ApiKeys:
 
     def _is_open(self, scope: Scope) -> bool:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        return path in OPEN_PATHS or scope["method"] == "OPTIONS"
+        return path in OPEN_PATHS or scope["method"] == "OPTIONS" or path == PAGE or path.startswith(PAGE_FILES)
 
     def _knows(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")

@@ -22,6 +22,8 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.index = index
         self.ref_counts = [0] * (num_blocks + 1)
+        self.num_shared = 0
+        """Pages that more than one request refers to."""
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks + 1))
 
     @property
@@ -56,6 +58,7 @@ class BlockPool:
             if self.ref_counts[page] == 0:
                 del self._free[page]
             self.ref_counts[page] += 1
+            self.num_shared += self.ref_counts[page] == 2
 
     def release(self, pages: Iterable[int]) -> None:
         """Drop one reference to each of `pages` (null pages are skipped).
@@ -66,6 +69,7 @@ class BlockPool:
             if page == NULL_PAGE:
                 continue
             self.ref_counts[page] -= 1
+            self.num_shared -= self.ref_counts[page] == 1
             if self.ref_counts[page] == 0:
                 self._free[page] = None
                 if self.index.key(page) is None:
