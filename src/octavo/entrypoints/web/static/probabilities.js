@@ -33,6 +33,15 @@ export class TokenView {
     }
   }
 
+  /** Tell the tokens that are no part of the answer's text (its end, a stop string) from those that are. */
+  finish(content) {
+    let length = 0;
+    for (const span of this.element.children) {
+      span.classList.toggle("unsaid", length >= content.length && !span.classList.contains("partial"));
+      length += span.classList.contains("partial") ? 0 : span.textContent.length;
+    }
+  }
+
   _span(entry) {
     // Bytes, not strings: a character may be spread over several tokens, and only the last of them can spell it.
     const text = entry.bytes ? this._decoder.decode(new Uint8Array(entry.bytes), { stream: true }) : entry.token;

@@ -84,7 +84,7 @@ class AssistantTurn {
     const message = this._message;
     this.element.classList.toggle("streaming", streaming);
     this.element.setAttribute("aria-busy", String(streaming));
-    this._updateBody();
+    this._updateBody(streaming);
     this._reasoning.hidden = !message.reasoning;
     this._thought.textContent = message.reasoning;
     this._summary.textContent = streaming && !message.content ? "Reasoning …" : "Reasoning";
@@ -100,12 +100,13 @@ class AssistantTurn {
     this.update();
   }
 
-  _updateBody() {
+  _updateBody(streaming) {
     const { content, logprobs } = this._message;
     const asTokens = this._asTokens && logprobs.length > 0;
     if (asTokens) {
       this._tokens ??= new TokenView();
       this._tokens.update(logprobs);
+      if (!streaming) this._tokens.finish(content);
     } else {
       this._markdown.update(content);
     }
