@@ -38,7 +38,9 @@ class ApiKeys:
 
     def _is_open(self, scope: Scope) -> bool:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        return path in OPEN_PATHS or scope["method"] == "OPTIONS" or path == PAGE or path.startswith(PAGE_FILES)
+        return (
+            path in OPEN_PATHS or scope["method"] == "OPTIONS" or path == PAGE or path.startswith(PAGE_FILES)
+        )
 
     def _knows(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")

@@ -47,7 +47,9 @@ class Asset:
         plain = path.read_bytes()
         # A fixed time of change, so that equal files are equal bytes.
         compressed = gzip.compress(plain, mtime=0)
-        return cls(CONTENT_TYPES[path.suffix], plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:20]}"')
+        return cls(
+            CONTENT_TYPES[path.suffix], plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:20]}"'
+        )
 
 
 @cache
