@@ -141,7 +141,7 @@ def _expanded(model: Path) -> Decoder:
     def stored(raw: RawTensor) -> StoredTensor:
         return StoredTensor(to_float32(raw), "f32")
 
-    with patch("octavo.models.decoder._stored", stored):
+    with patch("octavo.models.decoder.stored_tensor", stored):
         return _load(model)
 
 

@@ -42,7 +42,7 @@ def load_expanded(name: str) -> Decoder:
         return StoredTensor(to_float32(raw), "f32")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("octavo.models.decoder._stored", stored)
+        patch.setattr("octavo.models.decoder.stored_tensor", stored)
         return load(PATHS[name]())
 
 
