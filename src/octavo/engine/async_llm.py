@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from octavo.config import OctavoConfig
@@ -296,7 +297,8 @@ class AsyncLLM:
         await self._ensure_running()
         delta = False
         if isinstance(params, PoolingParams):
-            request: GenerationRequest = self._input.process_pooling(
+            check = partial(
+                self._input.process_pooling,
                 request_id,
                 prompt,
                 params,
@@ -304,6 +306,7 @@ class AsyncLLM:
                 cache_salt=cache_salt,
                 arrival_time=arrival_time,
             )
+            request: GenerationRequest = await asyncio.to_thread(check) if _is_long(prompt) else check()
         else:
             delta = params.output_kind is RequestOutputKind.DELTA
             prompt = await self._encoded(prompt)
@@ -330,7 +333,7 @@ class AsyncLLM:
 
     async def _encoded(self, prompt: Prompt) -> Prompt:
         """Long text is encoded in a thread, so that other streams go on meanwhile."""
-        if self.tokenizer is None or not isinstance(prompt, str) or len(prompt) < _LONG_TEXT:
+        if self.tokenizer is None or not isinstance(prompt, str) or not _is_long(prompt):
             return prompt
         check_text(self.tokenizer, prompt, self.config.model.max_model_len)
         return {"prompt": prompt, "prompt_token_ids": await asyncio.to_thread(self.tokenizer.encode, prompt)}
@@ -370,3 +373,8 @@ class AsyncLLM:
             mailbox.fail(error)
         else:
             mailbox.put(output)
+
+
+def _is_long(prompt: Prompt) -> bool:
+    """Whether it is a text that takes long to encode."""
+    return isinstance(prompt, str) and len(prompt) >= _LONG_TEXT

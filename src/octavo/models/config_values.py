@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeAlias, TypeVar, overload
 
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
@@ -13,6 +15,20 @@ _Bool: TypeAlias = bool
 _Str: TypeAlias = str
 T = TypeVar("T")
 _List: TypeAlias = list[T]
+
+
+def read_json(file: Path) -> object:
+    """What a JSON file holds.
+
+    Raises:
+        CheckpointError: it cannot be read or is no JSON.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise CheckpointError(f"cannot be read: {e.strerror or e}", file=str(file)) from e
+    except (ValueError, RecursionError) as e:
+        raise CheckpointError(f"is not valid JSON: {e}", file=str(file)) from e
 
 
 class _Required:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from octavo.layers.parts import Rope
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
 from octavo.lib.gguf import GGUFFile
 from octavo.models import rope_config
-from octavo.models.config_values import ConfigValues
+from octavo.models.config_values import ConfigValues, read_json
 from octavo.models.gguf_config import end_token_ids, gguf_settings
 from octavo.models.quantization_config import StoredQuantization, read_quantization
 from octavo.models.stored_pooling import StoredPooling, read_stored_pooling
@@ -189,13 +188,11 @@ def generation_config(path: str) -> dict[str, object]:
 
 def _read_json(file: Path) -> dict[str, object]:
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as e:
-        raise CheckpointError(_missing(file), file=str(file.parent)) from e
-    except OSError as e:
-        raise CheckpointError(f"cannot be read: {e.strerror or e}", file=str(file)) from e
-    except (ValueError, RecursionError) as e:
-        raise CheckpointError(f"is not valid JSON: {e}", file=str(file)) from e
+        values = read_json(file)
+    except CheckpointError as e:
+        if isinstance(e.__cause__, FileNotFoundError):
+            raise CheckpointError(_missing(file), file=str(file.parent)) from e
+        raise
     if not isinstance(values, dict):
         raise CheckpointError(f"must hold a JSON object, but holds {type(values).__name__}", file=str(file))
     return values

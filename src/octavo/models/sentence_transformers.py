@@ -6,13 +6,12 @@ Formats: sentence-transformers 2.x to 5.3 (`pooling_mode_*` flags, `sentence_tra
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from octavo.config import DenseConfig
 from octavo.lib.errors import CheckpointError, UnsupportedModelError
-from octavo.models.config_values import ConfigValues
+from octavo.models.config_values import ConfigValues, read_json
 
 MODULES = "modules.json"
 _TRANSFORMER_SETTINGS = "sentence_bert_config.json"
@@ -71,7 +70,7 @@ def read_modules(folder: Path) -> SentenceModules | None:
 
 
 def _entries(path: Path) -> list[ConfigValues]:
-    found = _json(path)
+    found = read_json(path)
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         raise CheckpointError("must hold a list of modules", file=str(path))
     return [ConfigValues(entry, str(path), f"[{index}].") for index, entry in enumerate(found)]
@@ -156,16 +155,7 @@ def _refuse_unread(settings: ConfigValues) -> None:
 
 
 def _settings(path: Path) -> ConfigValues:
-    found = _json(path)
+    found = read_json(path)
     if not isinstance(found, dict):
         raise CheckpointError("must hold a JSON object", file=str(path))
     return ConfigValues(found, str(path))
-
-
-def _json(path: Path) -> object:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise CheckpointError(f"cannot be read: {e.strerror or e}", file=str(path)) from e
-    except (ValueError, RecursionError) as e:
-        raise CheckpointError(f"is not valid JSON: {e}", file=str(path)) from e

@@ -28,8 +28,6 @@ class EngineRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     `output_token_ids` are tokens already sent to the client: a stream that continues on a new engine carries them.
     `stop_token_ids` is the resolved set of ids that end the answer: the request's own, plus every EOS id of the model
     unless `ignore_eos`. The engine samples with exactly `sampling.seed`, which the front always sets.
-    `reasoning_end_token_ids` holds `sampling.structured_outputs` back until the answer has this sequence; empty: the grammar
-    holds from the first token.
     """
 
     request_id: str
@@ -43,7 +41,6 @@ class EngineRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     output_token_ids: list[int] = []
     pooling: PoolingParams | None = None
     """Set where a vector is wanted and no token: resolved for the model. `sampling` means nothing then."""
-    reasoning_end_token_ids: list[int] = []
 
 
 class TokenLogprobs(msgspec.Struct, array_like=True):

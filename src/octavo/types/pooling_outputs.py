@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from octavo.types.outputs import RequestMetrics
 
@@ -62,37 +63,36 @@ class ScoringOutput:
     score: float
 
 
-@dataclass(slots=True)
-class EmbeddingRequestOutput:
-    """What `LLM.embed` gives for one prompt."""
-
-    request_id: str
-    outputs: EmbeddingOutput
-    prompt_token_ids: list[int]
-    num_cached_tokens: int = 0
-    finished: bool = True
+Output = TypeVar("Output")
 
 
 @dataclass(slots=True)
-class ClassificationRequestOutput:
-    """What `LLM.classify` gives for one prompt."""
+class _Finished(Generic[Output]):
+    """What the callers of one task get for one prompt, or for one pair (`prompt_token_ids` are both texts')."""
 
     request_id: str
-    outputs: ClassificationOutput
-    prompt_token_ids: list[int]
-    num_cached_tokens: int = 0
-    finished: bool = True
-
-
-@dataclass(slots=True)
-class ScoringRequestOutput:
-    """What `LLM.score` gives for one pair; `prompt_token_ids` are both texts'."""
-
-    request_id: str
-    outputs: ScoringOutput
+    outputs: Output
     prompt_token_ids: list[int] = field(default_factory=list)
     num_cached_tokens: int = 0
     finished: bool = True
+
+
+class EmbeddingRequestOutput(_Finished[EmbeddingOutput]):
+    """What `LLM.embed` gives for one prompt."""
+
+    __slots__ = ()
+
+
+class ClassificationRequestOutput(_Finished[ClassificationOutput]):
+    """What `LLM.classify` gives for one prompt."""
+
+    __slots__ = ()
+
+
+class ScoringRequestOutput(_Finished[ScoringOutput]):
+    """What `LLM.score` gives for one pair."""
+
+    __slots__ = ()
 
 
 def floats_of(data: bytes) -> array[float]:

@@ -9,6 +9,7 @@ from typing import Any
 from octavo.entrypoints.anthropic.protocol import CountTokensRequest, MessagesRequest, ToolChoice
 from octavo.entrypoints.openai.handlers.turns import chat_body
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
+from octavo.entrypoints.openai.protocol.fields import text_in
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 
 Message = dict[str, Any]
@@ -19,7 +20,6 @@ NAMES = {
     "response_format": "output_config.format",
     "structured_outputs": "output_config.format",
     "prompt": "messages",
-    "thinking_token_budget": "thinking",
 }
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -39,7 +39,7 @@ def chat_request(body: CountTokensRequest) -> ChatCompletionRequest:
         fields |= _choice(body.tool_choice, body.tools)
     fields["chat_template_kwargs"] = _template_arguments(body)
     if body.output_config is not None and body.output_config.format is not None:
-        schema = {"name": "answer", "schema": body.output_config.format.schema_, "strict": True}
+        schema = {"name": "answer", "schema": body.output_config.format.json_schema, "strict": True}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     if isinstance(body, MessagesRequest):
         fields |= _sampling(body)
@@ -56,10 +56,6 @@ def _sampling(body: MessagesRequest) -> dict[str, Any]:
     for name in ("temperature", "top_p", "top_k", "seed", "cache_salt"):
         if getattr(body, name) is not None:
             fields[name] = getattr(body, name)
-    budget = body.thinking.budget_tokens if body.thinking is not None else None
-    # A target for the hosted models; a limit here, where the sampler has one.
-    if budget is not None and "thinking_token_budget" in ChatCompletionRequest.model_fields:
-        fields["thinking_token_budget"] = budget
     return fields
 
 
@@ -121,7 +117,7 @@ def _user(blocks: list[dict[str, Any]], where: str) -> list[Message]:
     for at, block in enumerate(blocks):
         place = f"{where}.content[{at}]"
         if block["type"] == "tool_result":
-            call_id = _string(block, "tool_use_id", place)
+            call_id = text_in(block, "tool_use_id", place)
             content = block.get("content")
             text = "" if content is None else _text(content, f"{place}.content")
             results.append({"role": "tool", "tool_call_id": call_id, "content": text})
@@ -139,7 +135,7 @@ def _assistant(blocks: list[dict[str, Any]], where: str) -> list[Message]:
         place = f"{where}.content[{at}]"
         match block["type"]:
             case "thinking":
-                thoughts.append(_string(block, "thinking", place))
+                thoughts.append(text_in(block, "thinking", place))
             case "redacted_thinking":
                 pass  # nobody but the service that wrote it can read it
             case "tool_use":
@@ -159,10 +155,10 @@ def _call(block: dict[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise InvalidRequestError(f"{where}.input must be an object", param=f"{where}.input")
     function = {
-        "name": _string(block, "name", where),
+        "name": text_in(block, "name", where),
         "arguments": json.dumps(arguments, ensure_ascii=False),
     }
-    return {"id": _string(block, "id", where), "type": "function", "function": function}
+    return {"id": text_in(block, "id", where), "type": "function", "function": function}
 
 
 def _blocks(content: Any, where: str) -> list[dict[str, Any]]:
@@ -183,17 +179,10 @@ def _text(content: Any, where: str) -> str:
 
 def _block_text(block: dict[str, Any], where: str) -> str:
     if block["type"] == "text":
-        return _string(block, "text", where)
+        return text_in(block, "text", where)
     source = block.get("source")
     if block["type"] == "document" and isinstance(source, dict) and source.get("type") == "text":
-        return _string(source, "data", f"{where}.source")
+        return text_in(source, "data", f"{where}.source")
     raise NotSupportedError(
         f"{where} is of type {block['type'][:64]!r}; this model takes text only", param=where
     )
-
-
-def _string(block: dict[str, Any], key: str, where: str) -> str:
-    value = block.get(key)
-    if not isinstance(value, str):
-        raise InvalidRequestError(f"{where}.{key} must be a text", param=f"{where}.{key}")
-    return value

@@ -29,7 +29,7 @@ async def create_message(body: MessagesRequest, request: Request) -> Response:
         pieces = turn.pieces(request)
         if body.stream:
             return typed_sse_response(_events(builder, await turns.started(pieces)))
-        await generation.unless_disconnected(request, _filled(builder, pieces))
+        await generation.unless_disconnected(request, turns.fill(builder, pieces))
     return JSONResponse(builder.message)
 
 
@@ -40,12 +40,6 @@ async def count_tokens(body: CountTokensRequest, request: Request) -> TokenCount
     with turns.named(NAMES):
         prompt = await state.renderer.chat_prompt(chat_request(body))
     return TokenCount(input_tokens=len(prompt.token_ids))
-
-
-async def _filled(builder: MessageBuilder, pieces: AsyncGenerator[Piece]) -> None:
-    async with contextlib.aclosing(pieces):
-        async for piece in pieces:
-            builder.add(piece)
 
 
 async def _events(builder: MessageBuilder, pieces: AsyncGenerator[Piece]) -> AsyncIterator[StreamEvent]:

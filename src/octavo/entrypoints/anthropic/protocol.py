@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from octavo.entrypoints.openai.protocol.fields import Body
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
@@ -31,15 +31,8 @@ class OutputFormat(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["json_schema"]
-    schema_: dict[str, Any]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename(cls, data: Any) -> Any:
-        """`schema` is a method of pydantic's models."""
-        if isinstance(data, dict) and "schema" in data:
-            return {k: v for k, v in data.items() if k != "schema"} | {"schema_": data["schema"]}
-        return data
+    # `schema` is a method of pydantic's models.
+    json_schema: dict[str, Any] = Field(alias="schema")
 
 
 class OutputConfig(BaseModel):
@@ -69,8 +62,6 @@ class CountTokensRequest(Body):
     output_config: OutputConfig | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
-    hosted: ClassVar[frozenset[str]] = _HOSTED
-
     @model_validator(mode="before")
     @classmethod
     def _leave_out_what_is_hosted(cls, data: Any) -> Any:
@@ -79,9 +70,7 @@ class CountTokensRequest(Body):
         for name in _NOT_HERE:
             if data.get(name):
                 raise NotSupportedError(f"{name} is not supported: this server runs no tools", param=name)
-        return {
-            name: value for name, value in data.items() if name not in cls.hosted and name not in _NOT_HERE
-        }
+        return {name: value for name, value in data.items() if name not in _HOSTED and name not in _NOT_HERE}
 
     @model_validator(mode="after")
     def _check_conversation(self) -> CountTokensRequest:

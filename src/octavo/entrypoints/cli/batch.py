@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 # Of the server's settings, those that matter without a socket; the rest is about one.
 SERVER_FLAGS = frozenset(
-    {
-        "chat_template", "trust_request_chat_template", "response_role", "max_request_bytes", "tool_call_parser",
-        "reasoning_parser", "enable_auto_tool_choice", "default_chat_template_kwargs",
-    }
-)  # fmt: skip
+    {"chat_template", "trust_request_chat_template", "response_role", "max_request_bytes"}
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

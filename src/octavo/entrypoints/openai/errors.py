@@ -47,6 +47,12 @@ def error_of(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
     )
 
 
+def shown(error: Exception) -> OctavoError:
+    """The error as a client may see it."""
+    _, body, _ = error_of(error)
+    return error if isinstance(error, OctavoError) else OctavoError(body["error"]["message"])
+
+
 def error_response(error: Exception) -> JSONResponse:
     """`error` as a whole answer."""
     status, body, headers = error_of(error)

@@ -73,6 +73,12 @@ class AnswerParser(Protocol):
         ...
 
 
+def parsed(parser: AnswerParser, text: str, token_ids: Sequence[int], *, ended: bool) -> list[Event]:
+    """What one output of the engine settles; at the answer's end also what was held back."""
+    events = parser.feed(text, token_ids)
+    return events + parser.finish() if ended else events
+
+
 class PassThrough:
     """Every text is content."""
 

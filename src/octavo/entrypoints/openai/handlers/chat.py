@@ -21,7 +21,7 @@ from octavo.entrypoints.openai.protocol.chat import (
 from octavo.entrypoints.openai.renderer import ChatPrompt
 from octavo.entrypoints.openai.sse import sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
-from octavo.entrypoints.parsers.events import Event, ToolCallStart, collect
+from octavo.entrypoints.parsers.events import Event, ToolCallStart, collect, parsed
 from octavo.types.outputs import CompletionOutput, RequestOutput
 
 
@@ -128,9 +128,8 @@ class ChoiceStream:
         return self._answer.state.args.response_role
 
     def _events(self, choice: CompletionOutput) -> list[Event]:
-        events = self._parser.feed(choice.text, choice.token_ids)
-        if choice.finish_reason is not None:
-            events = events + self._parser.finish()
+        ended = choice.finish_reason is not None
+        events = parsed(self._parser, choice.text, choice.token_ids, ended=ended)
         self._called = self._called or any(isinstance(event, ToolCallStart) for event in events)
         return events
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from octavo.entrypoints.openai.errors import error_of
+from octavo.entrypoints.openai.errors import shown
 from octavo.entrypoints.openai.handlers import generation, turns
 from octavo.entrypoints.openai.handlers.turns import Piece, Turn
 from octavo.entrypoints.openai.protocol.responses import ItemList, ResponseDeleted, ResponsesRequest
@@ -19,7 +19,7 @@ from octavo.entrypoints.openai.responses.fitting import fitting_turn
 from octavo.entrypoints.openai.responses.items import messages_of
 from octavo.entrypoints.openai.sse import typed_sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
-from octavo.lib.errors import InvalidRequestError, OctavoError
+from octavo.lib.errors import InvalidRequestError
 
 MAX_PAGE = 100
 
@@ -38,7 +38,7 @@ async def create_response(body: ResponsesRequest, request: Request) -> Response:
         pieces = turn.pieces(request)
         if body.stream:
             return typed_sse_response(_events(state, builder, await turns.started(pieces), items))
-        await generation.unless_disconnected(request, _filled(builder, pieces))
+        await generation.unless_disconnected(request, turns.fill(builder, pieces))
     await _save(state, builder, items)
     return JSONResponse(builder.response)
 
@@ -137,12 +137,6 @@ def _in_background(
     return typed_sse_response(job.follow()) if body.stream else answer
 
 
-async def _filled(builder: ResponseBuilder, pieces: AsyncGenerator[Piece]) -> None:
-    async with contextlib.aclosing(pieces):
-        async for piece in pieces:
-            builder.add(piece)
-
-
 async def _events(
     state: ServerState, builder: ResponseBuilder, pieces: AsyncGenerator[Piece], items: list[dict[str, Any]]
 ) -> AsyncIterator[StreamEvent]:
@@ -158,15 +152,9 @@ async def _events(
                 for event in events:
                     yield event
     except Exception as error:
-        for event in builder.failed(_shown(error)):
+        for event in builder.failed(shown(error)):
             yield event
         await _save(state, builder, items)
-
-
-def _shown(error: Exception) -> OctavoError:
-    """The error as a client may see it."""
-    _, body, _ = error_of(error)
-    return error if isinstance(error, OctavoError) else OctavoError(body["error"]["message"])
 
 
 async def _replay(events: list[StreamEvent], starting_after: int) -> AsyncIterator[StreamEvent]:

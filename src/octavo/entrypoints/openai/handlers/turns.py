@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -20,7 +20,7 @@ from octavo.entrypoints.openai.handlers.logprobs import chat_logprobs
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.renderer import ChatPrompt
 from octavo.entrypoints.openai.state import ServerState
-from octavo.entrypoints.parsers.events import Event
+from octavo.entrypoints.parsers.events import Event, parsed
 from octavo.lib.errors import InvalidRequestError, OctavoError
 from octavo.types.outputs import CompletionOutput, RequestOutput
 from octavo.types.sampling_params import SamplingParams
@@ -84,9 +84,8 @@ class Turn:
         (choice,) = output.outputs
         self.num_cached_tokens = max(self.num_cached_tokens, output.num_cached_tokens)
         thought = self.num_reasoning_tokens
-        events = self._parser.feed(choice.text, choice.token_ids)
-        if choice.finish_reason is not None:
-            events = events + self._parser.finish()
+        ended = choice.finish_reason is not None
+        events = parsed(self._parser, choice.text, choice.token_ids, ended=ended)
         self.num_output_tokens += len(choice.token_ids)
         logprobs = self._logprobs(choice)[self.num_reasoning_tokens - thought :]
         return Piece(events, logprobs, choice.finish_reason, choice.stop_reason)
@@ -105,6 +104,7 @@ async def open_turn(state: ServerState, chat: ChatCompletionRequest, request_id:
     Raises:
         OctavoError: the request cannot be answered as it is.
     """
+    state.check_generates()
     prompt = await state.renderer.chat_prompt(chat)
     params = chat.sampling_params(
         defaults=state.sampling_defaults, max_tokens=chat.token_limit, logprobs=chat.num_logprobs
@@ -124,6 +124,21 @@ async def _resumed(first: Piece | None, pieces: AsyncGenerator[Piece]) -> AsyncG
             yield first
         async for piece in pieces:
             yield piece
+
+
+class Builder(Protocol):
+    """Makes a face's own object of the pieces of an answer."""
+
+    def add(self, piece: Piece) -> object:
+        """Take in one piece."""
+        ...
+
+
+async def fill(builder: Builder, pieces: AsyncGenerator[Piece]) -> None:
+    """Give a builder the whole answer."""
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            builder.add(piece)
 
 
 def chat_body(fields: Mapping[str, Any]) -> ChatCompletionRequest:

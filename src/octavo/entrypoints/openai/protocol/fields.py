@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -159,3 +160,15 @@ class SamplingFields(Body):
         except ValueError:
             message = "logit_bias keys must be token ids written as whole numbers"
             raise InvalidRequestError(message, param="logit_bias") from None
+
+
+def text_in(entry: Mapping[str, Any], key: str, where: str) -> str:
+    """A text that an entry of a request must have.
+
+    Raises:
+        InvalidRequestError: it is missing or no text; names its place.
+    """
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"{where}.{key} must be a text", param=f"{where}.{key}")
+    return value

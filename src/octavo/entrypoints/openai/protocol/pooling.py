@@ -145,19 +145,24 @@ def check_count(count: int, field: str) -> None:
         raise InvalidRequestError(f"{field} takes 1 to {MAX_INPUTS} inputs, got {count}", param=field)
 
 
+class VectorList(BaseModel):
+    """What the answers have in common beside their `data`."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    usage: Usage
+
+
 class Embedding(BaseModel):
     index: int
     object: Literal["embedding"] = "embedding"
     embedding: list[float] | str
 
 
-class EmbeddingList(BaseModel):
-    id: str
-    object: Literal["list"] = "list"
-    created: int
-    model: str
+class EmbeddingList(VectorList):
     data: list[Embedding]
-    usage: Usage
 
 
 class Pooled(BaseModel):
@@ -166,13 +171,8 @@ class Pooled(BaseModel):
     data: list[float] | str
 
 
-class PooledList(BaseModel):
-    id: str
-    object: Literal["list"] = "list"
-    created: int
-    model: str
+class PooledList(VectorList):
     data: list[Pooled]
-    usage: Usage
 
 
 class Classification(BaseModel):
@@ -182,13 +182,8 @@ class Classification(BaseModel):
     num_classes: int
 
 
-class ClassificationList(BaseModel):
-    id: str
-    object: Literal["list"] = "list"
-    created: int
-    model: str
+class ClassificationList(VectorList):
     data: list[Classification]
-    usage: Usage
 
 
 class CohereEmbeddings(BaseModel):

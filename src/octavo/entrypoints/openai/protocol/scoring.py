@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from octavo.entrypoints.openai.protocol.pooling import PoolingFields, check_count
+from octavo.entrypoints.openai.protocol.pooling import PoolingFields, VectorList, check_count
 from octavo.entrypoints.openai.protocol.usage import Usage
 from octavo.lib.errors import InvalidRequestError
 
@@ -81,13 +81,8 @@ class Score(BaseModel):
     score: float
 
 
-class ScoreList(BaseModel):
-    id: str
-    object: Literal["list"] = "list"
-    created: int
-    model: str
+class ScoreList(VectorList):
     data: list[Score]
-    usage: Usage
 
 
 class RerankResult(BaseModel):

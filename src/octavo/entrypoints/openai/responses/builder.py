@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -169,11 +168,6 @@ class ResponseBuilder:
         for event in events:
             event["sequence_number"] = self._sequence_number
             self._sequence_number += 1
-
-
-def new_id(prefix: str) -> str:
-    """An id that nobody can guess."""
-    return f"{prefix}_{uuid.uuid4().hex}"
 
 
 def _usage(turn: Turn) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from octavo.entrypoints.openai.handlers.turns import Turn, chat_body
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
 from octavo.entrypoints.openai.protocol.responses import MAX_TOOLS, ReasoningOptions, ResponsesRequest
-from octavo.entrypoints.openai.responses.builder import new_id
+from octavo.entrypoints.openai.responses.open_items import new_id
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 
 # From chat's names to ours, for errors.

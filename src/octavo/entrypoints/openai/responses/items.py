@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from octavo.entrypoints.openai.protocol.fields import text_in
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 
 Item = dict[str, Any]
@@ -94,7 +95,7 @@ class _Fold:
             self._open_turn()["reasoning_content"] = text
 
     def _call(self, item: Item, where: str) -> None:
-        call_id, name, arguments = (_text(item, key, where) for key in ("call_id", "name", "arguments"))
+        call_id, name, arguments = (text_in(item, key, where) for key in ("call_id", "name", "arguments"))
         _check_arguments(arguments, f"{where}.arguments")
         self._names[call_id] = name
         function = {"name": name, "arguments": arguments}
@@ -102,7 +103,7 @@ class _Fold:
         calls.append({"id": call_id, "type": "function", "function": function})
 
     def _call_output(self, item: Item, where: str) -> None:
-        call_id = _text(item, "call_id", where)
+        call_id = text_in(item, "call_id", where)
         if call_id not in self._names:
             message = f"{where}.call_id {call_id[:64]!r} answers no function_call before it"
             raise InvalidRequestError(message, param=f"{where}.call_id")
@@ -145,13 +146,6 @@ def _part_text(part: Any, where: str) -> str:
     if kind in _TEXT_PARTS or not isinstance(kind, str):
         raise InvalidRequestError(f"{where} must be a part with a type and a text", param=where)
     raise NotSupportedError(f"{where} is of type {kind[:64]!r}; this model takes text only", param=where)
-
-
-def _text(item: Item, key: str, where: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str):
-        raise InvalidRequestError(f"{where}.{key} must be a text", param=f"{where}.{key}")
-    return value
 
 
 def _check_arguments(text: str, where: str) -> None:

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from octavo.entrypoints.openai.errors import error_of
+from octavo.entrypoints.openai.errors import shown
 from octavo.entrypoints.openai.handlers.turns import Piece
 from octavo.entrypoints.openai.responses.builder import ResponseBuilder, StreamEvent
-from octavo.lib.errors import OctavoError, OverloadedError
+from octavo.lib.errors import OverloadedError
 
 MAX_JOBS = 1024
 
@@ -80,9 +80,7 @@ class Job:
         except asyncio.CancelledError:
             self._publish(self._builder.cancelled())
         except Exception as error:
-            _, body, _ = error_of(error)
-            known = error if isinstance(error, OctavoError) else OctavoError(body["error"]["message"])
-            self._publish(self._builder.failed(known))
+            self._publish(self._builder.failed(shown(error)))
         await self._on_end(self)
         self._ended = True
         self._publish([])

@@ -13,6 +13,11 @@ from typing import Any
 StreamEvent = dict[str, Any]
 
 
+def new_id(prefix: str) -> str:
+    """An id that nobody can guess."""
+    return f"{prefix}_{uuid.uuid4().hex}"
+
+
 class _TextItem:
     """An item with one part of text."""
 
@@ -23,7 +28,7 @@ class _TextItem:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.body: dict[str, Any] = {"id": f"{self.prefix}_{uuid.uuid4().hex}"} | copy.deepcopy(self.fields)
+        self.body: dict[str, Any] = {"id": new_id(self.prefix)} | copy.deepcopy(self.fields)
         self.body |= {"status": "in_progress", "content": []}
         self._texts: list[str] = []
 
@@ -93,7 +98,7 @@ class CallItem:
     def __init__(self, index: int, call_id: str, name: str) -> None:
         self.index = index
         self.body: dict[str, Any] = {
-            "id": f"fc_{uuid.uuid4().hex}",
+            "id": new_id("fc"),
             "type": "function_call",
             "status": "in_progress",
             "call_id": call_id,
