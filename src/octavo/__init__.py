@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from octavo.engine.async_llm import AsyncLLM
     from octavo.engine.llm_engine import LLMEngine
     from octavo.entrypoints.offline.llm import LLM
-    from octavo.types.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+    from octavo.types.outputs import CompletionOutput, FlatLogprobs, Logprob, RequestMetrics, RequestOutput
     from octavo.types.pooling_outputs import (
         ClassificationRequestOutput,
         EmbeddingRequestOutput,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         ScoringRequestOutput,
     )
     from octavo.types.pooling_params import PoolingParams
-    from octavo.types.sampling_params import RequestOutputKind, SamplingParams
+    from octavo.types.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingParams
     from octavo.types.structured_outputs import StructuredOutputsParams
 
 _HOMES = {
@@ -27,11 +27,13 @@ _HOMES = {
     "CompletionOutput": "octavo.types.outputs",
     "EmbeddingRequestOutput": "octavo.types.pooling_outputs",
     "EngineArgs": "octavo.engine.args",
+    "FlatLogprobs": "octavo.types.outputs",
     "LLM": "octavo.entrypoints.offline.llm",
     "LLMEngine": "octavo.engine.llm_engine",
     "Logprob": "octavo.types.outputs",
     "PoolingParams": "octavo.types.pooling_params",
     "PoolingRequestOutput": "octavo.types.pooling_outputs",
+    "RepetitionDetectionParams": "octavo.types.sampling_params",
     "RequestMetrics": "octavo.types.outputs",
     "RequestOutput": "octavo.types.outputs",
     "RequestOutputKind": "octavo.types.sampling_params",
@@ -47,10 +49,12 @@ __all__ = [
     "CompletionOutput",
     "EmbeddingRequestOutput",
     "EngineArgs",
+    "FlatLogprobs",
     "LLMEngine",
     "Logprob",
     "PoolingParams",
     "PoolingRequestOutput",
+    "RepetitionDetectionParams",
     "RequestMetrics",
     "RequestOutput",
     "RequestOutputKind",

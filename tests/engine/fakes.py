@@ -196,8 +196,9 @@ class FakeExecutor:
             token = self._next(state)
             state.tokens.append(token)
             result.token_ids = [token]
-            if state.sampling.logprobs is not None:
-                result.logprobs = [_logprobs(token, state.sampling.logprobs)]
+            if state.sampling.wants_logprobs:
+                asked = state.sampling.logprob_token_ids or ()
+                result.logprobs = [_logprobs(token, state.sampling.logprobs or 0, asked)]
         return result
 
     def _next(self, state: _State) -> int:
@@ -226,10 +227,12 @@ def _obey(tokens: list[int]) -> None:
         os._exit(7)
 
 
-def _logprobs(token: int, count: int) -> TokenLogprobs:
-    """The chosen token, then ids from 65 on; the chosen one ranks first."""
-    others = [65 + i for i in range(count)]
-    return TokenLogprobs([token, *others], [-0.25, *(-1.0 - i for i in range(count))], 1)
+def _logprobs(token: int, count: int, asked: Sequence[int] = ()) -> TokenLogprobs:
+    """The chosen token, then ids from 65 on, then those asked for; the chosen one ranks first."""
+    top = [65 + i for i in range(count)]
+    missing = [one for one in sorted(set(asked)) if one not in (token, *top)]
+    values = [-0.25, *(-1.0 - i for i in range(count)), *(-50.0 - one for one in missing)]
+    return TokenLogprobs([token, *top, *missing], values, 1, [50 + one for one in missing])
 
 
 def fake_core(config: OctavoConfig | None = None, executor: FakeExecutor | None = None) -> EngineCore:

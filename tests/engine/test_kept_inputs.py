@@ -46,8 +46,8 @@ class CheckedTable(SamplingTable):
     slots_of: dict[str, set[int]]
     seeds: dict[int, int]
 
-    def __init__(self, num_slots: int, vocab_size: int) -> None:
-        super().__init__(num_slots, vocab_size)
+    def __init__(self, num_slots: int, vocab_size: int, *, has_processors: bool = False) -> None:
+        super().__init__(num_slots, vocab_size, has_processors=has_processors)
         CheckedTable.slots_of, self.seeds = {}, {}
 
     def add(self, slot: int, request_id: str, params: SamplingParams, *tokens: list[int]) -> None:  # type: ignore[override]

@@ -155,7 +155,6 @@ def test_a40_requests_in_flight_survive_bad_ids() -> None:
         {"response_format": {"type": "json_object"}},
         {"tool_choice": "required"},
         {"structured_outputs": {"regex": "a"}},
-        {"bad_words": ["x"]},
     ],
 )
 def test_what_is_not_served_is_refused_by_name_never_ignored(server: Server, field: dict[str, Any]) -> None:

@@ -68,6 +68,12 @@ class ModelConfig:
     seed: int = 0
     max_logprobs: int = 20
     """Largest `logprobs` a request may ask for; -1: the whole vocabulary."""
+    logprobs_mode: str = "raw_logprobs"
+    """`raw_` or `processed_` (after penalties, temperature, filters), then `logprobs` or `logits`."""
+    logits_processors: tuple[str, ...] = ()
+    """Import paths `package.module:Class`, those of entry points included."""
+    reasoning_marks: tuple[str, str] = ("<think>", "</think>")
+    """Texts that begin and end reasoning: what `thinking_token_budget` looks for."""
     enforce_eager: bool = False
     """Walk through the forward pass op by op in every step, instead of replaying a recording of it."""
     default_sampling: tuple[tuple[str, float | int], ...] = ()

@@ -6,7 +6,7 @@ from octavo.engine.detokenizer import make_detokenizer
 from octavo.engine.logprobs import LogprobDecoder
 from octavo.tokenizers.base import Tokenizer
 from octavo.types.engine import EngineOutput, EngineRequest, FinishReason
-from octavo.types.outputs import CompletionOutput, PositionLogprobs
+from octavo.types.outputs import CompletionOutput, FlatLogprobs, SampleLogprobs
 
 
 class Answer:
@@ -27,9 +27,9 @@ class Answer:
         self.last_token_time: float | None = None
         self._keeps_stop = request.sampling.include_stop_str_in_output
         self._detokenizer = make_detokenizer(request, tokenizer)
-        self._wants_logprobs = request.sampling.logprobs is not None
+        self._wants_logprobs = request.sampling.wants_logprobs
         self._logprob_decoder = LogprobDecoder(tokenizer, request.prompt_token_ids)
-        self._logprobs: list[PositionLogprobs] = []
+        self._logprobs: SampleLogprobs = FlatLogprobs() if request.sampling.flat_logprobs else []
         self._cumulative_logprob = 0.0
         # How much of the answer earlier outputs held.
         self._sent_tokens = self._sent_text = 0
@@ -65,8 +65,7 @@ class Answer:
         self.finish_reason, self.stop_reason = reason, stop_reason
         if self._detokenizer.finish():
             self._stop_at_string()
-        if self._logprobs:
-            self._logprob_decoder.finish(self._logprobs[-1])
+        self._logprob_decoder.finish(self._logprobs)
 
     def output(self, *, delta: bool) -> CompletionOutput:
         """The answer so far, or what is new of it since the last call."""

@@ -23,6 +23,7 @@ from octavo.engine.model_facts import (
     resolve_model_config,
     resolve_model_path,
 )
+from octavo.engine.sampling_settings import processor_paths
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
 from octavo.models.pooling_config import CONVERTS, RUNNERS
@@ -31,6 +32,7 @@ from octavo.types.kv import KV_DTYPES
 
 BLOCK_SIZES = (16, 32, 64, 128)
 DTYPES = ("auto", "float32", "bfloat16", "float16", *DTYPE_SYNONYMS)
+LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits")
 CACHE_DTYPES = ("auto", *KV_DTYPES, "fp8")
 # An automatic pool holds this many sequences of full length, and at least so many tokens, if memory allows.
 AUTO_SEQUENCES = 2
@@ -66,6 +68,13 @@ class EngineArgs:
     """Seed for requests that bring none."""
     max_logprobs: int = 20
     """Largest `logprobs` that a request may ask for; -1: the whole vocabulary."""
+    logprobs_mode: str = flag("raw_logprobs", choices=LOGPROBS_MODES)
+    """What log probabilities are of: the model's own logits (raw), or those that tokens are drawn from (processed); or
+    those logits themselves."""
+    logits_processors: tuple[str, ...] | list[str] | None = flag(None)
+    """Import paths (package.module:Class) of logits processors, beside those of the entry points octavo.logits_processors."""
+    reasoning_config: str | None = None
+    """JSON with reasoning_start_str and reasoning_end_str, which thinking_token_budget looks for. Default: <think>, </think>."""
     enforce_eager: bool = False
     """Walk through the forward pass op by op in every step instead of replaying a recording: slower, for debugging."""
     generation_config: str = "auto"
@@ -220,7 +229,7 @@ class EngineArgs:
             policy=self.scheduling_policy,
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_num_seqs=self.max_num_seqs,
-            max_decode_steps=self.max_decode_steps,
+            max_decode_steps=1 if processor_paths(self.logits_processors) else self.max_decode_steps,
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_chunked_prefill=self.enable_chunked_prefill,
             max_num_queued_reqs=self.max_num_queued_reqs,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from octavo.config import OctavoConfig
+from octavo.config import ModelConfig, OctavoConfig
 from octavo.engine.decode_pace import DecodePace
 from octavo.engine.kv_sizing import MemoryFacts, memory_table, pages_for_tokens, size_pool, workspace_bytes
 from octavo.engine.loading_bar import ProgressListener, silent
@@ -16,6 +17,7 @@ from octavo.scheduling.kv.groups import plan_groups
 from octavo.scheduling.scheduler import Scheduler
 from octavo.types.engine import EngineOutput, EngineOutputs, EngineRequest, FinishReason
 from octavo.types.kv import KVLayout
+from octavo.types.sampling_params import SamplingParams
 from octavo.types.step import StepPlan
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class EngineCore:
             self.model.num_threads,
             self.model.isa,
         )
+        self._check_extra_args = _extra_args_check(config.model)
         self._unsent: list[EngineOutput] = []
         self._failed_steps = 0
         self._pace = DecodePace(config.scheduler.max_decode_steps)
@@ -75,6 +78,7 @@ class EngineCore:
         """Queue requests. One that cannot be taken is answered by an output with its error, like any other failure."""
         for request in requests:
             try:
+                self._check_extra_args(request.sampling)
                 self.scheduler.add(request)
             except OctavoError as error:
                 self._unsent.append(_failure(request.request_id, error.message, error.error_type))
@@ -146,6 +150,15 @@ class EngineCore:
         logger.info("Memory of %s:\n%s", config.model.served_model_names[0], "\n".join(table))
         _warn_if_small(self.layout, num_blocks, max_model_len)
         return num_blocks
+
+
+def _extra_args_check(model: ModelConfig) -> Callable[[SamplingParams], None]:
+    """What logits processors say of a request's parameters. Their classes may need torch, so the front cannot ask them."""
+    if not model.logits_processors:
+        return lambda params: None
+    from octavo.sampling.processors import check_extra_args, load_processor_classes
+
+    return partial(check_extra_args, load_processor_classes(model.logits_processors))
 
 
 def _warn_if_small(layout: KVLayout, num_blocks: int, max_model_len: int) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from octavo.config import ModelConfig
 from octavo.engine.pooling_input import check_generates, fitted, resolve_pooling, truncated_ids, truncation
+from octavo.engine.token_rules import token_rules
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 from octavo.types.engine import EngineRequest
 from octavo.types.pooling_params import NO_SAMPLING, PoolingParams
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 MAX_PRIORITY = 2**31 - 1
+# Each takes some hundred bytes in the front: a quarter of a gigabyte.
+MAX_PROMPT_LOGPROBS = 1 << 20
 
 
 class TextPrompt(TypedDict):
@@ -95,8 +98,10 @@ class InputProcessor:
         check_generates(self._model)
         check_sequences(sampling.n, self._max_queued)
         self._check_has_text(sampling)
+        check_extra_args(sampling.extra_args, self._model)
         text, ids = self._tokens_of(prompt)
         self._check_prompt(ids)
+        self._check_prompt_logprobs(sampling, len(ids))
         _check_priority(priority)
         request = GenerationRequest(
             request_id=request_id,
@@ -164,6 +169,7 @@ class InputProcessor:
     ) -> Iterator[EngineRequest]:
         sampling, serial = request.sampling, next(self._serials)
         seed = self._draw_seed(serial) if sampling.seed is None else sampling.seed
+        rules = token_rules(sampling, self._tokenizer, self._model)
         for index in range(sampling.n):
             yield EngineRequest(
                 # Unlike the caller's own, this id is never used twice: late news of an aborted request is not mistaken.
@@ -175,6 +181,7 @@ class InputProcessor:
                 arrival_time=request.arrival_time,
                 priority=priority,
                 cache_salt=cache_salt,
+                token_rules=rules,
             )
 
     def _tokens_of(self, prompt: Prompt) -> tuple[str | None, list[int]]:
@@ -210,6 +217,18 @@ class InputProcessor:
             raise InvalidRequestError(
                 "This engine has no tokenizer, so `stop` cannot be found: give `stop_token_ids`.",
                 param="stop",
+            )
+
+    def _check_prompt_logprobs(self, sampling: SamplingParams, prompt_length: int) -> None:
+        """They stay in memory until the answer ends."""
+        if sampling.prompt_logprobs is None:
+            return
+        count = (1 + check_logprobs("prompt_logprobs", sampling.prompt_logprobs, self._model)) * prompt_length
+        if count > MAX_PROMPT_LOGPROBS:
+            raise InvalidRequestError(
+                f"prompt_logprobs is {sampling.prompt_logprobs} for a prompt of {prompt_length} tokens: that is {count} "
+                f"log probabilities, and at most {MAX_PROMPT_LOGPROBS} are given at once.",
+                param="prompt_logprobs",
             )
 
     def _check_prompt(self, ids: list[int]) -> None:
@@ -255,17 +274,7 @@ class InputProcessor:
         return asked
 
     def _logprobs(self, name: str, asked: int | None) -> int | None:
-        limit, vocabulary = self._model.max_logprobs, self._model.vocab_size
-        if asked is None:
-            return None
-        count = vocabulary if asked == -1 else asked
-        allowed = vocabulary if limit == -1 else limit
-        if count > allowed:
-            shown = "-1 (the whole vocabulary)" if asked == -1 else str(asked)
-            raise InvalidRequestError(
-                f"{name} is {shown}, but at most {allowed} are given (--max-logprobs).", param=name
-            )
-        return count
+        return None if asked is None else check_logprobs(name, asked, self._model)
 
     def _stop_ids(self, sampling: SamplingParams) -> list[int]:
         eos = () if sampling.ignore_eos else self._model.eos_token_ids
@@ -275,6 +284,68 @@ class InputProcessor:
         """A seed that follows from the engine's and the request's number: a script run twice gives the same answers."""
         digest = hashlib.blake2b(b"octavo seed %d %d" % (self._model.seed, serial), digest_size=8).digest()
         return int.from_bytes(digest, "little") & SEED_MAX
+
+
+def check_extra_args(extra: Mapping[str, Any] | None, model: ModelConfig) -> None:
+    """Refuse arguments that nobody reads. Which names a logits processor reads is asked where it is, in the engine.
+
+    Raises:
+        InvalidRequestError: there is no logits processor.
+    """
+    if extra and not model.logits_processors:
+        raise InvalidRequestError(
+            f"extra_args has {next(iter(extra))!r}, but this engine has no logits processor that could read it "
+            "(--logits-processors).",
+            param="extra_args",
+        )
+
+
+def check_logprobs(name: str, asked: int, model: ModelConfig) -> int:
+    """How many log probabilities a position of a request gets; -1 is the whole vocabulary.
+
+    Raises:
+        InvalidRequestError: more than are given; names the field `name` and the limit.
+    """
+    limit, vocabulary = model.max_logprobs, model.vocab_size
+    count = vocabulary if asked == -1 else asked
+    allowed = vocabulary if limit == -1 else limit
+    if not 0 <= count <= allowed:
+        shown = "-1 (the whole vocabulary)" if asked == -1 else str(asked)
+        raise InvalidRequestError(
+            f"{name} is {shown}, but 0 to {allowed} are given (--max-logprobs).", param=name
+        )
+    return count
+
+
+def truncated(ids: list[int], limit: int | None, side: str, room: int) -> list[int]:
+    """A prompt of at most `limit` tokens.
+
+    Args:
+        limit: None: the prompt stays; -1: as many as fit.
+        side: Which end is cut off, `left` or `right`.
+        room: Tokens that fit into the context beside the answer.
+
+    Raises:
+        InvalidRequestError: the limit is no number of tokens that fit.
+    """
+    if limit is None:
+        return ids
+    if (
+        isinstance(limit, bool)
+        or not isinstance(limit, int)
+        or (limit != -1 and not 1 <= limit <= max(room, 1))
+    ):
+        raise InvalidRequestError(
+            f"truncate_prompt_tokens must be -1 or between 1 and {max(room, 1)} (what the context leaves beside max_tokens), "
+            f"got {limit!r}.",
+            param="truncate_prompt_tokens",
+        )
+    if side not in ("left", "right"):
+        raise InvalidRequestError(
+            f"truncation_side must be left or right, got {side!r}.", param="truncation_side"
+        )
+    keep = max(room, 1) if limit == -1 else limit
+    return ids[-keep:] if side == "left" else ids[:keep]
 
 
 def check_text(tokenizer: Tokenizer, text: str, max_model_len: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from octavo.types.engine import TokenLogprobs
-from octavo.types.outputs import Logprob, PositionLogprobs
+from octavo.types.outputs import FlatLogprobs, Logprob, PositionLogprobs, PromptPositions, SampleLogprobs
 
 if TYPE_CHECKING:
     from octavo.tokenizers.base import Tokenizer
@@ -41,15 +41,25 @@ class LogprobDecoder:
         # The chosen token comes last, so that the decoder is left in its state.
         texts = {token: self._text(token, before) for token, _ in reversed(pairs)}
         self._text(pairs[0][0], before)
-        ranks = {token: rank for rank, (token, _) in enumerate(pairs[1:], start=1)}
+        top, asked = (
+            pairs[1 : len(pairs) - len(found.asked_ranks)],
+            pairs[len(pairs) - len(found.asked_ranks) :],
+        )
+        ranks = {token: rank for rank, (token, _) in enumerate(top, start=1)}
+        ranks |= {token: rank for (token, _), rank in zip(asked, found.asked_ranks, strict=True)}
         ranks[pairs[0][0]] = found.rank
         return {token: Logprob(logprob, ranks[token], texts[token]) for token, logprob in pairs}
 
-    def finish(self, last: PositionLogprobs) -> None:
-        """No more positions: what is left of an unfinished character goes to the chosen token of the `last` one."""
-        chosen = next(iter(last.values()))
-        if chosen.decoded_token is not None:
-            chosen.decoded_token += self._decoder.decode(b"", final=True)
+    def finish(self, positions: SampleLogprobs) -> None:
+        """No more positions: what is left of an unfinished character goes to the chosen token of the last one."""
+        rest = "" if self._tokenizer is None else self._decoder.decode(b"", final=True)
+        if not rest or not positions:
+            return
+        if isinstance(positions, FlatLogprobs):
+            positions.add_to_chosen(-1, rest)
+            return
+        chosen = next(iter(positions[-1].values()))
+        chosen.decoded_token = (chosen.decoded_token or "") + rest
 
     def _text(self, token_id: int, before: tuple[bytes, int]) -> str | None:
         if self._tokenizer is None:
@@ -59,16 +69,24 @@ class LogprobDecoder:
 
 
 class PromptLogprobs:
-    """Log probabilities of a prompt, which come in pieces when its prefill is chunked."""
+    """Log probabilities of a prompt, which come in pieces when its prefill is chunked.
 
-    def __init__(self, tokenizer: Tokenizer | None, prompt_token_ids: list[int]) -> None:
+    Args:
+        flat: Keep them as `FlatLogprobs`.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer | None, prompt_token_ids: list[int], *, flat: bool = False
+    ) -> None:
         self._decoder = LogprobDecoder(tokenizer, prompt_token_ids[:1])
         self._length = len(prompt_token_ids)
-        self.positions: list[PositionLogprobs | None] = [None]
+        self.positions: PromptPositions = FlatLogprobs() if flat else []
+        self.positions.append(None)
 
     def extend(self, found: list[TokenLogprobs]) -> None:
         """Add the next positions."""
-        self.positions.extend(self._decoder.position(one) for one in found)
+        for one in found:
+            self.positions.append(self._decoder.position(one))
 
     @property
     def complete(self) -> bool:

@@ -64,7 +64,9 @@ def merge_deltas(first: RequestOutput, second: RequestOutput) -> RequestOutput:
 
 
 def _joined(earlier: CompletionOutput, later: CompletionOutput) -> CompletionOutput:
-    logprobs = None if later.logprobs is None else [*(earlier.logprobs or []), *later.logprobs]
+    logprobs = later.logprobs
+    if logprobs is not None and earlier.logprobs is not None:
+        logprobs = earlier.logprobs + logprobs  # type: ignore[operator]  # both are of one kind
     return CompletionOutput(
         index=later.index,
         text=earlier.text + later.text,

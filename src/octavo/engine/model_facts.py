@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.config import ModelConfig, PoolingConfig
 from octavo.engine.default_model import GENERATION_CONFIG, SERVED_NAME, default_model_path
+from octavo.engine.sampling_settings import processor_paths, reasoning_marks
 from octavo.lib.errors import ConfigError, InvalidRequestError
 from octavo.models.pooling_config import resolve_pooling
 from octavo.types.sampling_params import SamplingParams
@@ -117,6 +118,9 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
         eos_token_ids=_eos_ids(facts, generation),
         seed=args.seed,
         max_logprobs=args.max_logprobs,
+        logprobs_mode=args.logprobs_mode,
+        logits_processors=processor_paths(args.logits_processors),
+        reasoning_marks=reasoning_marks(args.reasoning_config),
         enforce_eager=args.enforce_eager,
         default_sampling=tuple(defaults.items()),
         runner=runner,

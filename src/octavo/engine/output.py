@@ -13,7 +13,7 @@ from octavo.engine.logprobs import PromptLogprobs
 from octavo.engine.stats import FinishedRequest, StepStats
 from octavo.lib.errors import InvalidRequestError, OctavoError, error_from_wire
 from octavo.types.engine import EngineOutput, EngineOutputs, FinishReason
-from octavo.types.outputs import PositionLogprobs, RequestMetrics, RequestOutput
+from octavo.types.outputs import PromptPositions, RequestMetrics, RequestOutput
 from octavo.types.pooling_outputs import PoolingOutput, PoolingRequestOutput, floats_of
 from octavo.types.sampling_params import RequestOutputKind
 
@@ -32,7 +32,9 @@ class OpenRequest:
         self.num_cached_tokens = 0
         self.prompt_logprobs: PromptLogprobs | None = None
         if request.sampling.prompt_logprobs is not None:
-            self.prompt_logprobs = PromptLogprobs(tokenizer, request.prompt_token_ids)
+            self.prompt_logprobs = PromptLogprobs(
+                tokenizer, request.prompt_token_ids, flat=request.sampling.flat_logprobs
+            )
         self.error: OctavoError | None = None
         self._prompt_logprobs_sent = False
         self._num_running = len(self.answers)
@@ -107,7 +109,7 @@ class OpenRequest:
             finished_time=now,
         )
 
-    def _take_prompt_logprobs(self, delta: bool) -> list[PositionLogprobs | None] | None:
+    def _take_prompt_logprobs(self, delta: bool) -> PromptPositions | None:
         if self.prompt_logprobs is None or (delta and self._prompt_logprobs_sent):
             return None
         self._prompt_logprobs_sent = True

@@ -24,7 +24,8 @@ from octavo.ops.norm import layer_norm, rms_norm
 from octavo.ops.packing import FORMATS, PackedWeight, pack_weight, quantise_weight
 from octavo.ops.rope import rope
 from octavo.ops.rows import add, scale, select_rows
-from octavo.ops.sampling import argmax, logprobs, sample
+from octavo.ops.sampling import argmax, filtered_logits, logprobs, sample
+from octavo.ops.token_bitmask import apply_token_bitmask, bitmask_words, token_bitmask
 
 __all__ = [
     "FORMATS",
@@ -34,10 +35,13 @@ __all__ = [
     "act_mul",
     "activation",
     "add",
+    "apply_token_bitmask",
     "argmax",
     "available_isas",
+    "bitmask_words",
     "embedding",
     "experts",
+    "filtered_logits",
     "isa",
     "kv_cache_shapes",
     "layer_norm",
@@ -59,5 +63,6 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "softcap",
+    "token_bitmask",
     "write_kv",
 ]

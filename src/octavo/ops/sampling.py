@@ -88,6 +88,20 @@ def sample(
     return out
 
 
+def filtered_logits(
+    logits: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+    top_p: torch.Tensor,
+    min_p: torch.Tensor,
+) -> torch.Tensor:
+    """What `sample` draws from: [R, V] float32, logits over temperature, -inf where a filter leaves a token out.
+
+    Only for showing (`--logprobs-mode processed_*`), so there is no kernel: the rows are sorted. Greedy rows stay.
+    """
+    return reference.filtered_logits(_dense_rows(logits), temperature, top_k, top_p, min_p)
+
+
 def logprobs(
     logits: torch.Tensor, token_ids: torch.Tensor, k: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -50,6 +50,21 @@ class PenaltyRow:
     presence: float
 
 
+@dataclass(frozen=True, slots=True)
+class TokenMasks:
+    """Rows of which only some tokens may come."""
+
+    rows: torch.Tensor
+    """[n] int64, distinct."""
+    bits: torch.Tensor
+    """[n, W] int32; see `ops.apply_token_bitmask`."""
+
+
+def gather_masks(rows: Sequence[tuple[int, torch.Tensor]]) -> TokenMasks:
+    """Stack (row, mask [W] int32) pairs."""
+    return TokenMasks(torch.tensor([row for row, _ in rows]), torch.stack([bits for _, bits in rows]))
+
+
 def gather_entries(rows: Sequence[tuple[int, NDArray[np.int64], NDArray[np.float32]]]) -> Entries:
     """Concatenate (row, token ids, values) lists."""
     lengths = [len(ids) for _, ids, _ in rows]
@@ -84,6 +99,13 @@ def add_bias(logits: torch.Tensor, bias: Entries) -> None:
 def ban(logits: torch.Tensor, tokens: Entries) -> None:
     """Make tokens impossible, in place."""
     logits[tokens.rows, tokens.ids] = -torch.inf
+
+
+def force(logits: torch.Tensor, rows: Sequence[tuple[int, int]]) -> None:
+    """Leave a row one token, whatever was made of it, in place."""
+    for row, token in rows:
+        logits[row] = -torch.inf
+        logits[row, token] = 0.0
 
 
 def penalize(logits: torch.Tensor, penalties: Penalties) -> None:

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from octavo.ops import token_bitmask
 from octavo.ops.decode import DrawInputs
-from octavo.sampling.edits import Entries, Penalties, PenaltyRow, gather_entries, gather_penalties
+from octavo.sampling.edits import (
+    Entries,
+    Penalties,
+    PenaltyRow,
+    TokenMasks,
+    gather_entries,
+    gather_masks,
+    gather_penalties,
+)
 from octavo.sampling.history import TokenHistory
 from octavo.sampling.philox import UniformTable
+from octavo.sampling.processors import ProcessorRow
+from octavo.sampling.rules import BadWords, ThinkingBudget
+from octavo.types.engine import TokenRules
 from octavo.types.sampling_params import SamplingParams
 
 NO_LOGPROBS = -1
+_NO_IDS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +52,20 @@ class SamplingBatch:
     bias: Entries | None
     banned: Entries | None
     penalties: Penalties | None
+    masks: TokenMasks | None = None
+    """Rows that have only some tokens to choose from."""
+    forced: Sequence[tuple[int, int]] = ()
+    """(row, id): this token has to come in that row."""
+    asked: Sequence[torch.Tensor | None] = ()
+    """[R] ids whose log probabilities are wanted, [n] int64; empty where no row wants any."""
+    processor_rows: Sequence[ProcessorRow] = ()
+    """[R], or none where there are no processors."""
 
     @property
     def edits_logits(self) -> bool:
         """Whether any row's logits are changed before sampling."""
-        return self.bias is not None or self.banned is not None or self.penalties is not None
+        edits = (self.bias, self.banned, self.penalties, self.masks)
+        return any(one is not None for one in edits) or bool(self.forced or self.processor_rows)
 
     @property
     def wants_logprobs(self) -> bool:
@@ -49,16 +73,40 @@ class SamplingBatch:
         return any(count != NO_LOGPROBS for count in self.num_logprobs)
 
 
-class RequestSampling:
-    """What one request asked for, beyond the plain columns."""
+class Observer(Protocol):
+    """Is told the tokens of one request's answer."""
 
-    __slots__ = ("banned", "bias", "history", "min_tokens", "params")
+    def extend(self, tokens: Iterable[int], /) -> None:
+        """More of them."""
+
+
+class RequestSampling:
+    """What one request asked for, beyond the plain columns.
+
+    Args:
+        params: Its parameters.
+        prompt: Tokens of the prompt.
+        output: Tokens of the answer so far.
+        banned: [n] ids that `min_tokens` holds back.
+        rules: What texts in the parameters are as tokens.
+        vocab_size: Columns of the logits.
+    """
+
+    __slots__ = (
+        "asked", "bad_words", "banned", "bias", "history", "mask", "min_tokens", "params", "processor_row", "thinking"
+    )  # fmt: skip
 
     def __init__(
-        self, params: SamplingParams, history: TokenHistory | None, banned: NDArray[np.int64]
+        self,
+        params: SamplingParams,
+        prompt: Sequence[int],
+        output: Sequence[int],
+        banned: NDArray[np.int64],
+        rules: TokenRules,
+        vocab_size: int,
     ) -> None:
         self.params = params
-        self.history = history
+        self.history = TokenHistory(prompt, output) if _penalizes(params) else None
         self.min_tokens = params.min_tokens
         self.banned = banned
         bias = params.logit_bias or {}
@@ -66,10 +114,27 @@ class RequestSampling:
             np.fromiter(bias.keys(), np.int64, len(bias)),
             np.fromiter(bias.values(), np.float32, len(bias)),
         )
+        allowed = params.allowed_token_ids
+        self.mask = token_bitmask(allowed, vocab_size) if allowed else None
+        """[W] int32: the tokens it may have at all."""
+        self.asked = _tensor_of_ids(params.logprob_token_ids)
+        self.bad_words = BadWords(rules.bad_words, output, vocab_size) if rules.bad_words else None
+        self.thinking: ThinkingBudget | None = None
+        if params.thinking_token_budget is not None and rules.thinking_end:
+            budget, marks = params.thinking_token_budget, (rules.thinking_start, rules.thinking_end)
+            self.thinking = ThinkingBudget(budget, *marks, prompt, output)
+        self.processor_row: ProcessorRow | None = None
 
-    def bans(self, num_output: int) -> bool:
-        """Whether stop tokens are still held back after so many generated ones."""
-        return num_output < self.min_tokens and len(self.banned) > 0
+    @property
+    def observers(self) -> list[Observer]:
+        """Who has to know its tokens."""
+        output = None if self.processor_row is None else self.processor_row.output
+        return [one for one in (self.history, self.bad_words, self.thinking, output) if one is not None]
+
+    def bans(self, num_output: int) -> NDArray[np.int64]:
+        """[n] ids that may not come after so many generated tokens."""
+        held_back = self.banned if num_output < self.min_tokens else _NO_IDS
+        return held_back if self.bad_words is None else np.concatenate((held_back, self.bad_words.banned()))
 
     def penalty_row(self, row: int) -> PenaltyRow | None:
         """Its penalties as row `row` of the batch, or None."""
@@ -87,10 +152,13 @@ class SamplingTable:
     Args:
         num_slots: Requests at a time.
         vocab_size: Columns of the logits; what `logprobs=-1` stands for.
+        has_processors: Whether logits processors have to see every row.
     """
 
-    def __init__(self, num_slots: int, vocab_size: int) -> None:
+    def __init__(self, num_slots: int, vocab_size: int, *, has_processors: bool = False) -> None:
         self._vocab_size = vocab_size
+        self._has_processors = has_processors
+        self._serials = itertools.count()
         self._temperature = np.zeros(num_slots, np.float32)
         self._top_k = np.zeros(num_slots, np.int32)
         self._top_p = np.ones(num_slots, np.float32)
@@ -100,7 +168,7 @@ class SamplingTable:
         self._num_output = np.zeros(num_slots, np.int64)
         self._uniforms = UniformTable(num_slots)
         self._requests: dict[int, RequestSampling] = {}
-        self._histories: dict[int, TokenHistory] = {}
+        self._observers: dict[int, list[Observer]] = {}
         self._drawn: tuple[NDArray[np.int64], DrawInputs | None] | None = None
         """The slots that were last asked for by `draw`, and its answer; None once any slot has changed."""
 
@@ -112,38 +180,43 @@ class SamplingTable:
         prompt: Sequence[int],
         output: Sequence[int],
         stop_token_ids: Sequence[int],
+        rules: TokenRules = TokenRules(),  # noqa: B008 - frozen
     ) -> None:
         """Fill a slot. `output` are tokens generated before a preemption or restart."""
         self._drawn = None
-        history = TokenHistory(prompt, output) if _penalizes(params) else None
-        if history is not None:
-            self._histories[slot] = history
         banned = np.unique(np.array(stop_token_ids, np.int64))
         # An id that the head does not have cannot be sampled: nothing to hold back, and no reason to fail the batch.
         banned = banned[banned < self._vocab_size]
-        self._requests[slot] = RequestSampling(params, history, banned)
+        request = RequestSampling(params, prompt, output, banned, rules, self._vocab_size)
+        if self._has_processors:
+            request.processor_row = ProcessorRow(next(self._serials), params, list(prompt), list(output))
+        self._requests[slot] = request
+        if request.observers:
+            self._observers[slot] = request.observers
         self._num_output[slot] = len(output)
         self._uniforms.set_seed(slot, _seed_of(request_id) if params.seed is None else params.seed)
         self._temperature[slot] = 0.0 if params.greedy else params.temperature
         self._top_k[slot] = max(0, params.top_k)
         self._top_p[slot] = params.top_p
         self._min_p[slot] = params.min_p
-        self._num_logprobs[slot] = self._count(params.logprobs)
-        self._draws_plainly[slot] = params.draws_plainly
+        self._num_logprobs[slot] = self._count(
+            params.logprobs if request.asked is None else params.logprobs or 0
+        )
+        self._draws_plainly[slot] = params.draws_plainly and not self._has_processors
 
     def remove(self, slot: int) -> None:
         """Drop a slot's state."""
         del self._requests[slot]
-        self._histories.pop(slot, None)
+        self._observers.pop(slot, None)
         self._drawn = None
 
     def append_each(self, slots: NDArray[np.int64], token_ids: NDArray[np.int64]) -> None:
         """Note the tokens [n, R] that were sampled for each of R distinct slots."""
         self._num_output[slots] += len(token_ids)
-        if self._histories:
+        if self._observers:
             for slot, tokens in zip(slots.tolist(), token_ids.T.tolist(), strict=True):
-                if slot in self._histories:
-                    self._histories[slot].extend(tokens)
+                for observer in self._observers.get(slot, ()):
+                    observer.extend(tokens)
 
     def num_prompt_logprobs(self, slot: int) -> int:
         """Top log probabilities wanted for prompt tokens, or `NO_LOGPROBS`."""
@@ -167,6 +240,10 @@ class SamplingTable:
             _bias(requests),
             _banned(requests, self._num_output[slots].tolist()),
             _penalties(requests),
+            _masks(requests),
+            _forced(requests),
+            _asked(requests),
+            [request.processor_row for _, request in requests if request.processor_row is not None],
         )
 
     def draw(self, slots: NDArray[np.int64]) -> DrawInputs | None:
@@ -212,11 +289,16 @@ def _bias(requests: Sequence[tuple[int, RequestSampling]]) -> Entries | None:
     return gather_entries(rows) if rows else None
 
 
+def _masks(requests: Sequence[tuple[int, RequestSampling]]) -> TokenMasks | None:
+    rows = [(row, request.mask) for row, request in requests if request.mask is not None]
+    return gather_masks(rows) if rows else None
+
+
 def _banned(requests: Sequence[tuple[int, RequestSampling]], num_output: Sequence[int]) -> Entries | None:
     rows = [
-        (row, request.banned, np.zeros(len(request.banned), np.float32))
+        (row, ids, np.zeros(len(ids), np.float32))
         for row, request in requests
-        if request.bans(num_output[row])
+        if len(ids := request.bans(num_output[row]))
     ]
     return gather_entries(rows) if rows else None
 
@@ -224,6 +306,20 @@ def _banned(requests: Sequence[tuple[int, RequestSampling]], num_output: Sequenc
 def _penalties(requests: Sequence[tuple[int, RequestSampling]]) -> Penalties | None:
     rows = [item for row, request in requests if (item := request.penalty_row(row)) is not None]
     return gather_penalties(rows) if rows else None
+
+
+def _forced(requests: Sequence[tuple[int, RequestSampling]]) -> list[tuple[int, int]]:
+    found = [(row, request.thinking.forced) for row, request in requests if request.thinking is not None]
+    return [(row, token) for row, token in found if token is not None]
+
+
+def _asked(requests: Sequence[tuple[int, RequestSampling]]) -> list[torch.Tensor | None]:
+    asked = [request.asked for _, request in requests]
+    return asked if any(ids is not None for ids in asked) else []
+
+
+def _tensor_of_ids(ids: Sequence[int] | None) -> torch.Tensor | None:
+    return torch.tensor(sorted(set(ids)), dtype=torch.int64) if ids else None
 
 
 def _penalizes(params: SamplingParams) -> bool:

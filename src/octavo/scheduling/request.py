@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from octavo.scheduling.kv.prefix_index import root_hash
+from octavo.scheduling.repetition import RepetitionWatch
 from octavo.types.engine import EngineRequest, FinishReason
 from octavo.types.step import NewRequest
 
@@ -43,6 +44,7 @@ class Request:
         "pages",
         "pooling",
         "priority",
+        "repetition",
         "request_id",
         "resident",
         "sampling",
@@ -50,6 +52,7 @@ class Request:
         "status",
         "stop_token_ids",
         "token_ids",
+        "token_rules",
         "wants_prompt_logprobs",
     )
 
@@ -58,6 +61,7 @@ class Request:
         self.sampling = source.sampling
         self.pooling = source.pooling
         self.draws_plainly = source.pooling is None and source.sampling.draws_plainly
+        self.token_rules = source.token_rules
         self.priority = source.priority
         self.sequence = sequence
         self.status = RequestStatus.WAITING
@@ -75,6 +79,7 @@ class Request:
         self.eos_token_ids = frozenset(source.eos_token_ids)
         # A stop id counts only where at least min_tokens tokens of the answer stand before it.
         self.min_stop_length = self.num_prompt_tokens + source.sampling.min_tokens + 1
+        self.repetition = RepetitionWatch.of(source.sampling.repetition_detection, source.output_token_ids)
         self.wants_prompt_logprobs = source.sampling.prompt_logprobs is not None
         # A stream that continues elsewhere got them before its first token.
         self.num_prompt_logprobs = self.num_prompt_tokens - 1 if source.output_token_ids else 0
@@ -105,6 +110,8 @@ class Request:
         """Log probabilities of prompt positions need these positions computed, and so do most ways of pooling."""
         if self.pooling is not None:
             return not self.pooling.skip_reading_prefix_cache
+        if self.sampling.skip_reading_prefix_cache:
+            return False
         return not self.wants_prompt_logprobs or self.num_prompt_logprobs >= self.num_prompt_tokens - 1
 
     def append(self, token_id: int) -> FinishReason | None:
@@ -113,10 +120,14 @@ class Request:
         length = len(self.token_ids)
         if token_id in self.stop_token_ids and length >= self.min_stop_length:
             return FinishReason.STOP
+        if self.repetition.caught(token_id) and length >= self.min_stop_length:
+            return FinishReason.REPETITION
         return FinishReason.LENGTH if length >= self.max_total_tokens else None
 
-    def stop_reason(self, reason: FinishReason | None) -> int | None:
-        """The stop id that ended the answer, where it is one of the request's own and no EOS."""
+    def stop_reason(self, reason: FinishReason | None) -> int | str | None:
+        """The stop id that ended the answer, where it is one of the request's own and no EOS; or vLLM's word for a loop."""
+        if reason is FinishReason.REPETITION:
+            return "repetition_detected"
         last = self.token_ids[-1]
         return last if reason is FinishReason.STOP and last not in self.eos_token_ids else None
 
@@ -131,4 +142,5 @@ class Request:
             sampling=self.sampling,
             stop_token_ids=sorted(self.stop_token_ids),
             pooling=self.pooling,
+            token_rules=self.token_rules,
         )

@@ -17,9 +17,20 @@ class FinishReason(enum.IntEnum):
     LENGTH = 1
     ABORT = 2
     ERROR = 3
+    REPETITION = 4
 
     def __str__(self) -> str:
         return self.name.lower()
+
+
+class TokenRules(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What texts in the parameters of a request are as token ids: the engine has no tokenizer."""
+
+    bad_words: list[list[int]] = []
+    """Sequences whose last token may not follow the others."""
+    thinking_start: list[int] = []
+    """Tokens that begin the reasoning; empty where `thinking_token_budget` is not asked for."""
+    thinking_end: list[int] = []
 
 
 class EngineRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -41,6 +52,7 @@ class EngineRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     output_token_ids: list[int] = []
     pooling: PoolingParams | None = None
     """Set where a vector is wanted and no token: resolved for the model. `sampling` means nothing then."""
+    token_rules: TokenRules = TokenRules()
 
 
 class TokenLogprobs(msgspec.Struct, array_like=True):
@@ -50,6 +62,8 @@ class TokenLogprobs(msgspec.Struct, array_like=True):
     logprobs: list[float]
     rank: int
     """Rank of the chosen token in the whole vocabulary, 1 = most likely."""
+    asked_ranks: list[int] = []
+    """Ranks of the tokens asked for by id (`logprob_token_ids`), which come last in the other lists."""
 
 
 class EngineOutput(msgspec.Struct, array_like=True, kw_only=True):
@@ -59,7 +73,7 @@ class EngineOutput(msgspec.Struct, array_like=True, kw_only=True):
     new_token_ids: list[int]
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
-    """The stop token id that ended the answer, if it was not an EOS."""
+    """The stop token id that ended the answer, if it was not an EOS; a word where it was a repetition."""
     new_logprobs: list[TokenLogprobs] | None = None
     new_prompt_logprobs: list[TokenLogprobs] | None = None
     """For prompt positions 1..; the first prompt token has none. Sent in order, in pieces when prefill is chunked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -16,7 +17,15 @@ MAX_STOP_STRINGS = 64
 MAX_STOP_CHARACTERS = 8192
 MAX_STOP_TOKEN_IDS = 4096
 MAX_LOGIT_BIAS = 4096
+MAX_ALLOWED_TOKEN_IDS = 1 << 20
+MAX_BAD_WORDS = 128
+MAX_BAD_WORD_CHARACTERS = 8192
+MAX_LOGPROB_TOKEN_IDS = 1024
 MAX_LOGPROBS_FIELD = 1 << 20
+MAX_PATTERN_SIZE = 512
+MAX_PATTERN_COUNT = 1 << 16
+MAX_EXTRA_ARGS = 64
+MAX_EXTRA_ARGS_BYTES = 1 << 16
 SEED_MAX = 2**63 - 1
 # Below this a temperature cannot be told from greedy in float32 (and 1/t would overflow): treated as greedy.
 GREEDY_EPSILON = 1e-5
@@ -24,13 +33,8 @@ GREEDY_EPSILON = 1e-5
 
 _FLAGS = (
     "detokenize", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output",
+    "flat_logprobs",
 )  # fmt: skip
-_CONTAINERS: tuple[tuple[str, tuple[type, ...], str], ...] = (
-    ("stop", (str, list, tuple), "a string or a list of strings"),
-    ("stop_token_ids", (list, tuple), "a list of token ids"),
-    ("logit_bias", (dict,), "a dictionary from token ids to numbers"),
-    ("structured_outputs", (StructuredOutputsParams,), "StructuredOutputsParams"),
-)
 
 
 class RequestOutputKind(enum.IntEnum):
@@ -39,6 +43,41 @@ class RequestOutputKind(enum.IntEnum):
     CUMULATIVE = 0
     DELTA = 1
     FINAL_ONLY = 2
+
+
+class RepetitionDetectionParams(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When an answer counts as caught in a loop: its end is one pattern of tokens, again and again.
+
+    Raises:
+        InvalidRequestError: a size or count is out of its range.
+    """
+
+    max_pattern_size: int = 0
+    """Longest pattern looked for, in tokens; 0: nothing is looked for."""
+    min_pattern_size: int = 0
+    """Shortest pattern; 0 means 1."""
+    min_count: int = 0
+    """Patterns in a row that end the answer: at least 2."""
+
+    def __post_init__(self) -> None:
+        name = "repetition_detection"
+        _whole(name, self.max_pattern_size, 0, MAX_PATTERN_SIZE, "max_pattern_size")
+        _whole(name, self.min_pattern_size, 0, self.max_pattern_size, "min_pattern_size")
+        _whole(name, self.min_count, 2 if self.max_pattern_size else 0, MAX_PATTERN_COUNT, "min_count")
+
+
+_CONTAINERS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("stop", (str, list, tuple), "a string or a list of strings"),
+    ("stop_token_ids", (list, tuple), "a list of token ids"),
+    ("structured_outputs", (StructuredOutputsParams,), "StructuredOutputsParams"),
+    ("logit_bias", (dict,), "a dictionary from token ids to numbers"),
+    ("allowed_token_ids", (list, tuple), "a list of token ids"),
+    ("logprob_token_ids", (list, tuple), "a list of token ids"),
+    ("bad_words", (list, tuple), "a list of strings"),
+    ("extra_args", (dict,), "a dictionary"),
+    ("skip_reading_prefix_cache", (bool,), "true or false"),
+    ("repetition_detection", (RepetitionDetectionParams,), "a RepetitionDetectionParams"),
+)
 
 
 class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -64,6 +103,10 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: Sequence[int] | None = None
+    """Tokens whose log probabilities are wanted at each position, beside those of `logprobs`."""
+    flat_logprobs: bool = False
+    """Hand log probabilities out as `FlatLogprobs`: a few long lists instead of an object a token."""
     detokenize: bool = True
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
@@ -71,6 +114,18 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
     structured_outputs: StructuredOutputsParams | None = None
     logit_bias: dict[int, float] | None = None
+    allowed_token_ids: Sequence[int] | None = None
+    """The only tokens that may come; stop tokens too come only if they are among them."""
+    bad_words: Sequence[str] | None = None
+    """Words that may not come, at the start of a text or after a space."""
+    extra_args: dict[str, Any] | None = None
+    """Arguments of the logits processors that the engine was started with."""
+    skip_reading_prefix_cache: bool | None = None
+    """Compute the whole prompt, whatever the cache has. Default: only where prompt log probabilities need it."""
+    thinking_token_budget: int | None = None
+    """Tokens of reasoning after which its end is forced."""
+    repetition_detection: RepetitionDetectionParams | None = None
+    """End an answer that repeats itself, with finish reason `repetition`."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -78,6 +133,9 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         self._check_floats()
         self._check_stops()
         self._check_logit_bias()
+        self._check_token_lists()
+        self._check_bad_words()
+        self._check_extra_args()
 
     @property
     def greedy(self) -> bool:
@@ -87,10 +145,15 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     @property
     def draws_plainly(self) -> bool:
         """Whether a token is drawn from the model's logits as they are, and nothing but its id is wanted."""
-        edits = (
-            self.logit_bias or self.min_tokens or self.repetition_penalty != 1.0 or self.structured_outputs
-        )
-        return not (edits or self.frequency_penalty or self.presence_penalty) and self.logprobs is None
+        edits = self.logit_bias or self.min_tokens or self.repetition_penalty != 1.0
+        penalties = self.frequency_penalty or self.presence_penalty
+        rules = self.allowed_token_ids or self.bad_words or self.thinking_token_budget is not None
+        return not (edits or penalties or rules or self.structured_outputs or self.wants_logprobs)
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether log probabilities of generated tokens are wanted."""
+        return self.logprobs is not None or bool(self.logprob_token_ids)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -115,6 +178,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         _whole("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if self.seed is not None:
             _whole("seed", self.seed, -SEED_MAX - 1, SEED_MAX)
+        if self.thinking_token_budget is not None:
+            _whole("thinking_token_budget", self.thinking_token_budget, 0, 2**31 - 1)
         if self.max_tokens is not None:
             _whole("max_tokens", self.max_tokens, 1, 2**31 - 1)
             if self.min_tokens > self.max_tokens:
@@ -146,11 +211,6 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         letters = sum(map(len, strings))
         if letters > MAX_STOP_CHARACTERS:
             _refuse("stop", f"takes at most {MAX_STOP_CHARACTERS} characters in all, got {letters}")
-        ids = self.stop_token_ids or ()
-        if len(ids) > MAX_STOP_TOKEN_IDS:
-            _refuse("stop_token_ids", f"takes at most {MAX_STOP_TOKEN_IDS} ids, got {len(ids)}")
-        for token in ids:
-            _whole("stop_token_ids", token, 0, 2**31 - 1)
 
     def _check_logit_bias(self) -> None:
         bias = self.logit_bias or {}
@@ -160,32 +220,74 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             _whole("logit_bias", token, 0, 2**31 - 1)
             _in_range("logit_bias", value, -100.0, 100.0)
 
+    def _check_token_lists(self) -> None:
+        if self.allowed_token_ids is not None and not self.allowed_token_ids:
+            _refuse("allowed_token_ids", "must hold at least one token id")
+        for name, most in (
+            ("stop_token_ids", MAX_STOP_TOKEN_IDS),
+            ("allowed_token_ids", MAX_ALLOWED_TOKEN_IDS),
+            ("logprob_token_ids", MAX_LOGPROB_TOKEN_IDS),
+        ):
+            _token_ids(name, getattr(self, name) or (), most)
+
+    def _check_bad_words(self) -> None:
+        words = self.bad_words or ()
+        if len(words) > MAX_BAD_WORDS:
+            _refuse("bad_words", f"takes at most {MAX_BAD_WORDS} words, got {len(words)}")
+        if any(not isinstance(word, str) or not word.strip() for word in words):
+            _refuse("bad_words", "must be strings that hold more than spaces")
+        letters = sum(map(len, words))
+        if letters > MAX_BAD_WORD_CHARACTERS:
+            _refuse("bad_words", f"takes at most {MAX_BAD_WORD_CHARACTERS} characters in all, got {letters}")
+
+    def _check_extra_args(self) -> None:
+        extra = self.extra_args or {}
+        if len(extra) > MAX_EXTRA_ARGS:
+            _refuse("extra_args", f"takes at most {MAX_EXTRA_ARGS} entries, got {len(extra)}")
+        if any(not isinstance(name, str) for name in extra):
+            _refuse("extra_args", "must have strings as keys")
+        if not extra:
+            return
+        try:
+            size = len(msgspec.msgpack.encode(extra))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            _refuse("extra_args", "must hold numbers, strings, lists and dictionaries of these")
+        if size > MAX_EXTRA_ARGS_BYTES:
+            _refuse("extra_args", f"takes at most {MAX_EXTRA_ARGS_BYTES} bytes, got {size}")
+
     def check_vocabulary(self, vocab_size: int) -> None:
         """Refuse token ids that the model does not have.
 
         Raises:
-            InvalidRequestError: an id in `logit_bias` or `stop_token_ids` is not below `vocab_size`.
+            InvalidRequestError: an id in one of the fields that hold some is not below `vocab_size`.
         """
-        for name, ids in (
-            ("logit_bias", self.logit_bias or ()),
-            ("stop_token_ids", self.stop_token_ids or ()),
-        ):
-            for token in ids:
-                if token >= vocab_size:
-                    _refuse(name, f"token id {token} is outside the vocabulary (size {vocab_size})")
+        for name in ("logit_bias", "stop_token_ids", "allowed_token_ids", "logprob_token_ids"):
+            token = max(getattr(self, name) or (0,))
+            if token >= vocab_size:
+                _refuse(name, f"token id {token} is outside the vocabulary (size {vocab_size})")
 
 
-def _refuse(name: str, why: str) -> None:
+def _refuse(name: str, why: str) -> NoReturn:
     raise InvalidRequestError(f"{name} {why}", param=name)
 
 
-def _whole(name: str, value: float, low: int, high: int) -> None:
+def _token_ids(name: str, ids: Sequence[int], most: int) -> None:
+    if len(ids) > most:
+        _refuse(name, f"takes at most {most} ids, got {len(ids)}")
+    # There may be as many as a vocabulary has: looked at one by one only to say which is wrong.
+    if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= 2**31):
+        for token in ids:
+            _whole(name, token, 0, 2**31 - 1)
+
+
+def _whole(name: str, value: float, low: int, high: int, part: str = "") -> None:
+    """Hold a value, or its `part`, to whole numbers of a range."""
     if not isinstance(value, int):
-        _refuse(name, f"must be a whole number, got {value!r}")
-    _in_range(name, value, low, high)
+        _refuse(name, f"{part} must be a whole number, got {value!r}".lstrip())
+    _in_range(name, value, low, high, part)
 
 
-def _in_range(name: str, value: float, low: float, high: float) -> None:
+def _in_range(name: str, value: float, low: float, high: float, part: str = "") -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or not low <= value <= high:
-        _refuse(name, f"must be between {low} and {high}, got {value!r}")
+        _refuse(name, f"{part} must be between {low} and {high}, got {value!r}".lstrip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from octavo.types.engine import TokenLogprobs
+from octavo.types.engine import TokenLogprobs, TokenRules
 from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import SamplingParams
 
@@ -25,6 +25,7 @@ class NewRequest(msgspec.Struct, array_like=True, kw_only=True):
     """Ids that `min_tokens` must hold back."""
     pooling: PoolingParams | None = None
     """Set where the hidden states are pooled and no token is sampled."""
+    token_rules: TokenRules = TokenRules()
 
 
 class StepPlan(msgspec.Struct, array_like=True, kw_only=True):

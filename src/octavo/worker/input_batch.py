@@ -60,12 +60,15 @@ class InputBatch:
         layout: Page geometry.
         max_num_seqs: Slots.
         vocab_size: Columns of the logits.
+        has_processors: Whether logits processors have to see every row that is sampled.
     """
 
-    def __init__(self, layout: KVLayout, max_num_seqs: int, vocab_size: int) -> None:
+    def __init__(
+        self, layout: KVLayout, max_num_seqs: int, vocab_size: int, *, has_processors: bool = False
+    ) -> None:
         self.tokens = GrowingTable(max_num_seqs)
         self.pages = [GrowingTable(max_num_seqs, 16) for _ in layout.groups]
-        self.sampling = SamplingTable(max_num_seqs, vocab_size)
+        self.sampling = SamplingTable(max_num_seqs, vocab_size, has_processors=has_processors)
         self.num_computed = np.zeros(max_num_seqs, np.int64)
         self.num_prompt = np.zeros(max_num_seqs, np.int64)
         self.wants_prompt_logprobs = np.zeros(max_num_seqs, np.bool_)
@@ -219,7 +222,8 @@ class InputBatch:
             request.token_ids[: request.num_prompt_tokens],
             request.token_ids[request.num_prompt_tokens :],
         )
-        self.sampling.add(slot, request.request_id, request.sampling, prompt, output, request.stop_token_ids)
+        stops, rules = request.stop_token_ids, request.token_rules
+        self.sampling.add(slot, request.request_id, request.sampling, prompt, output, stops, rules)
 
     def _remove(self, request_id: str) -> None:
         # Absent when it was aborted before it ever ran.

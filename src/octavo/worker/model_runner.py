@@ -46,6 +46,7 @@ class ModelRunner:
         vocab_size: Columns of the logits.
         max_num_seqs: Requests in the persistent batch at a time.
         pooler: For requests that want a vector; None: there are none.
+        sampler: Draws tokens; default: one without logits processors.
     """
 
     def __init__(
@@ -57,13 +58,15 @@ class ModelRunner:
         vocab_size: int,
         max_num_seqs: int = 256,
         pooler: Pooler | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model: Model = model
         self.kv = KVTensors(layout, num_blocks)
-        self.batch = InputBatch(layout, max_num_seqs, vocab_size)
+        self._sampler = sampler or Sampler()
+        has_processors = bool(self._sampler.processors)
+        self.batch = InputBatch(layout, max_num_seqs, vocab_size, has_processors=has_processors)
         self._bindings = self.kv.bindings()
         self._prepared: tuple[PreparedStep, ForwardBatch] | None = None
-        self._sampler = Sampler()
         self._pooler = pooler
         self._rows_at_a_time = max(1, MAX_LOGITS_BYTES // (4 * vocab_size))
 
@@ -206,4 +209,5 @@ class ModelRunner:
             )
             logits = self.model.compute_logits(hidden, torch.arange(row, row + size))
             finite = bool(torch.isfinite(logits.amax(dim=1)).all())  # amax hands a NaN on
-            yield token_logprobs(logits, targets, [count] * size) if finite else None
+            as_logits = self._sampler.reports_logits
+            yield token_logprobs(logits, targets, [count] * size, as_logits=as_logits) if finite else None

@@ -18,6 +18,8 @@ from octavo.models.pooling import Projection, VectorHead
 from octavo.models.registry import build_spec
 from octavo.models.spec import DecoderSpec
 from octavo.platforms import UNBOUND, memory_available, process_rss, select_platform, thread_places
+from octavo.sampling import Sampler
+from octavo.sampling.processors import make_processors
 from octavo.types.kv import KVLayer, KVLayout
 from octavo.types.step import StepOutput, StepPlan
 from octavo.worker.model_runner import ModelRunner
@@ -111,6 +113,7 @@ class Worker:
             vocab_size=self._vocab_size,
             max_num_seqs=self._scheduler_config.max_num_seqs,
             pooler=self._pooler(self._decoder.spec.hidden_size),
+            sampler=Sampler(self._model_config.logprobs_mode, make_processors(self._model_config)),
         )
         if not self._model_config.enforce_eager and ops.native_available():
             self._runner.record(self._decoder, self._scheduler_config.max_num_batched_tokens)

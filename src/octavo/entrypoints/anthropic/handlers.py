@@ -14,6 +14,7 @@ from octavo.entrypoints.anthropic.errors import error_event
 from octavo.entrypoints.anthropic.protocol import CountTokensRequest, MessagesRequest, TokenCount
 from octavo.entrypoints.openai.handlers import generation, turns
 from octavo.entrypoints.openai.handlers.turns import Piece
+from octavo.entrypoints.openai.protocol.names import named
 from octavo.entrypoints.openai.sse import typed_sse_response
 from octavo.entrypoints.openai.state import new_request_id, server_state
 
@@ -23,7 +24,7 @@ async def create_message(body: MessagesRequest, request: Request) -> Response:
     state = server_state(request)
     state.check_open()
     model = state.check_model(body.model)
-    with turns.named(NAMES):
+    with named(NAMES):
         turn = await turns.open_turn(state, chat_request(body), new_request_id("msg", request, None))
         builder = MessageBuilder(model, turn)
         pieces = turn.pieces(request)
@@ -37,7 +38,7 @@ async def count_tokens(body: CountTokensRequest, request: Request) -> TokenCount
     """How many tokens the prompt of such a conversation has."""
     state = server_state(request)
     state.check_model(body.model)
-    with turns.named(NAMES):
+    with named(NAMES):
         prompt = await state.renderer.chat_prompt(chat_request(body))
     return TokenCount(input_tokens=len(prompt.token_ids))
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from octavo.engine.input import check_text
+from octavo.engine.input import check_text, truncated
 from octavo.engine.pairs import pair_prompt
 from octavo.engine.pooling_input import truncated_ids
 from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
+from octavo.entrypoints.openai.protocol.fields import SamplingFields
 from octavo.entrypoints.openai.protocol.pooling import InputFields
 from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
 from octavo.entrypoints.parsers.events import AnswerParser, PassThrough
@@ -89,8 +90,9 @@ class Renderer:
             self._render, body, body.visible_tools, documents=body.documents, add_generation_prompt=opens_turn
         )
         text = await self._run(self._pool, render)
-        ids = await self._encode([text], body.add_special_tokens)
-        return ChatPrompt(ids[0], _last_text(body.messages) if body.echo else "")
+        ids = await self._encode([text], body.add_special_tokens, body.truncate_prompt_tokens is None)
+        echo = self._echoed(body.messages[-1], opens_turn) if body.echo else ""
+        return ChatPrompt(self._truncated(body, body.token_limit, ids[0]), echo)
 
     async def completion_prompts(self, body: CompletionRequest) -> list[list[int]]:
         """The ids of each prompt, in order.
@@ -98,10 +100,22 @@ class Renderer:
         Raises:
             InvalidRequestError: one is too long.
         """
-        texts = iter(
-            await self._encode([p for p in body.prompts if isinstance(p, str)], body.add_special_tokens)
-        )
-        return [next(texts) if isinstance(prompt, str) else prompt for prompt in body.prompts]
+        texts = [prompt for prompt in body.prompts if isinstance(prompt, str)]
+        whole = body.truncate_prompt_tokens is None
+        encoded = iter(await self._encode(texts, body.add_special_tokens, whole))
+        prompts = [next(encoded) if isinstance(prompt, str) else prompt for prompt in body.prompts]
+        return [self._truncated(body, body.max_tokens, ids) for ids in prompts]
+
+    def _truncated(self, body: SamplingFields, max_tokens: int | None, ids: list[int]) -> list[int]:
+        """A prompt cut to `truncate_prompt_tokens`: its end stays, or its beginning. See `engine.input.truncated`."""
+        room = self._max_model_len - (max_tokens or 1)
+        return truncated(ids, body.truncate_prompt_tokens, body.truncation_side, room)
+
+    def _echoed(self, last: dict[str, Any], opens_turn: bool) -> str:
+        """What `echo` repeats before an answer: the last message, if the answer has the same role (as in vLLM)."""
+        content, role = last.get("content"), last.get("role")
+        same_role = not opens_turn or role == self._args.response_role
+        return content if isinstance(content, str) and same_role else ""
 
     async def pooling_prompts(self, body: InputFields, limit: int | None) -> list[list[int]]:
         """The ids of each input, or of the one conversation.
@@ -175,9 +189,7 @@ class Renderer:
             opens_turn = body.add_generation_prompt and not body.continue_final_message
             render = partial(self._render, body, body.tools, documents=None, add_generation_prompt=opens_turn)
             text, add_special_tokens = await self._run(self._pool, render), bool(body.add_special_tokens)
-        if len(text) > MAX_TOKENIZE_CHARACTERS:
-            message = f"the text has {len(text)} characters; at most {MAX_TOKENIZE_CHARACTERS} are taken"
-            raise InvalidRequestError(message, param="prompt")
+        _check_length(text)
         encode = partial(self.tokenizer.encode, text, add_special_tokens=add_special_tokens)
         return await self._run(self._pool_for([text]), encode)
 
@@ -187,11 +199,15 @@ class Renderer:
         text = stream.push_all(prompt_token_ids)
         return text + stream.finish() if body.max_tokens == 0 else text
 
-    async def _encode(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
-        """The ids of each prompt, none of which is certainly too long."""
+    async def _encode(
+        self, texts: list[str], add_special_tokens: bool, whole: bool = True
+    ) -> list[list[int]]:
+        """The ids of each prompt, none of which is certainly too long to stay `whole`."""
 
         def read(text: str) -> list[int]:
-            check_text(self.tokenizer, text, self._max_model_len)
+            if whole:
+                check_text(self.tokenizer, text, self._max_model_len)
+            _check_length(text)
             return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
         return await self._run(self._pool_for(texts), lambda: [read(text) for text in texts])
@@ -246,6 +262,7 @@ def _check_letters(count: int) -> None:
         )
 
 
-def _last_text(messages: list[dict[str, Any]]) -> str:
-    content = messages[-1].get("content")
-    return content if isinstance(content, str) else ""
+def _check_length(text: str) -> None:
+    if len(text) > MAX_TOKENIZE_CHARACTERS:
+        message = f"the text has {len(text)} characters; at most {MAX_TOKENIZE_CHARACTERS} are taken"
+        raise InvalidRequestError(message, param="prompt")

@@ -10,15 +10,18 @@ from octavo.ops.reference.norm import layer_norm, rms_norm
 from octavo.ops.reference.quantise import quantise_weight
 from octavo.ops.reference.rope import rope
 from octavo.ops.reference.rows import add, scale, select_rows
-from octavo.ops.reference.sampling import argmax, log_min_p, logprobs, sample
+from octavo.ops.reference.sampling import argmax, filtered_logits, log_min_p, logprobs, sample
+from octavo.ops.reference.token_bitmask import apply_token_bitmask
 
 __all__ = [
     "act_mul",
     "activation",
     "add",
+    "apply_token_bitmask",
     "argmax",
     "embedding",
     "experts",
+    "filtered_logits",
     "group_quants",
     "group_values",
     "layer_norm",

@@ -100,6 +100,32 @@ def sample(
     return chosen
 
 
+def filtered_logits(
+    logits: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+    top_p: torch.Tensor,
+    min_p: torch.Tensor,
+) -> torch.Tensor:
+    """What `sample` draws from: logits over temperature, -inf where a filter leaves a token out.
+
+    Returns:
+        [R, V] float32; greedy rows and rows that `sample` refuses as they were.
+    """
+    out = logits.float().clone()
+    broken = argmax(logits) < 0
+    for row in range(logits.shape[0]):
+        warmth = float(temperature[row])
+        if warmth < GREEDY_TEMPERATURE or broken[row] or out[row].max() == float("inf"):
+            continue
+        scaled = (out[row] - out[row].max()) * (1 / torch.tensor(warmth, dtype=out.dtype))
+        scaled, ids = torch.sort(scaled, descending=True, stable=True)
+        count = len(_survivors(scaled, int(top_k[row]), float(top_p[row]), float(min_p[row])))
+        out[row] /= warmth
+        out[row, ids[count:]] = float("-inf")
+    return out
+
+
 def logprobs(
     logits: torch.Tensor, token_ids: torch.Tensor, k: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
+from octavo.engine.input import check_logprobs
 from octavo.entrypoints.openai.handlers import generation
 from octavo.entrypoints.openai.handlers.chat_events import deltas, message
 from octavo.entrypoints.openai.handlers.logprobs import chat_logprobs, prompt_logprobs_body
@@ -52,6 +53,8 @@ async def create_chat_completion(body: ChatCompletionRequest, request: Request) 
     state.check_open()
     model = state.check_model(body.model)
     state.check_generates()
+    if body.top_logprobs is not None:
+        check_logprobs("top_logprobs", body.top_logprobs, state.engine.config.model)
     prompt = await state.renderer.chat_prompt(body)
     params = body.sampling_params(
         defaults=state.sampling_defaults, max_tokens=body.token_limit, logprobs=body.num_logprobs
@@ -151,10 +154,10 @@ class ChoiceStream:
 
 
 def _logprobs(answer: Answer, choice: CompletionOutput) -> ChoiceLogprobs | None:
-    top = answer.body.num_logprobs
-    if top is None:
+    style = generation.logprob_style(answer.body, answer.body.num_logprobs)
+    if style is None:
         return None
-    return chat_logprobs(answer.state.renderer.tokenizer, choice.token_ids, choice.logprobs, top)
+    return chat_logprobs(answer.state.renderer.tokenizer, choice.token_ids, choice.logprobs, style)
 
 
 async def _chunks(answer: Answer, outputs: AsyncGenerator[RequestOutput]) -> AsyncIterator[dict[str, Any]]:

@@ -22,7 +22,7 @@ from octavo.entrypoints.openai.protocol.completion import (
 )
 from octavo.entrypoints.openai.sse import sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
-from octavo.types.outputs import CompletionOutput, PositionLogprobs, RequestOutput
+from octavo.types.outputs import CompletionOutput, PositionLogprobs, PromptPositions, RequestOutput
 from octavo.types.sampling_params import SamplingParams
 
 
@@ -36,7 +36,7 @@ class Answer:
     model: str
     created: int
     builders: dict[int, CompletionLogprobsBuilder] = field(default_factory=dict)
-    prompt_logprobs: dict[int, list[PositionLogprobs | None]] = field(default_factory=dict)
+    prompt_logprobs: dict[int, PromptPositions] = field(default_factory=dict)
     """By prompt. A stream brings them once, with whichever choice speaks first; every echoed choice needs them."""
 
     def head(self) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def _logprobs(
     answer: Answer, index: int, output: RequestOutput, choice: CompletionOutput, *, echo: bool
 ) -> CompletionLogprobs | None:
     """Columns for this piece of a choice, with the prompt's before them if it is echoed here."""
-    top = answer.body.logprobs
-    if top is None:
+    style = generation.logprob_style(answer.body, answer.body.logprobs)
+    if style is None:
         return None
     ids: list[int] = []
     positions: list[PositionLogprobs | None] = []
@@ -163,7 +163,7 @@ def _logprobs(
     ids += choice.token_ids
     positions += choice.logprobs or []
     builder = answer.logprobs_builder(index, output.prompt_token_ids)
-    return builder.build(ids, positions, top, last=choice.finish_reason is not None)
+    return builder.build(ids, positions, style, last=choice.finish_reason is not None)
 
 
 def _without_dropped_token(body: CompletionRequest, choice: CompletionOutput) -> CompletionOutput:

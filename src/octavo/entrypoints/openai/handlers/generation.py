@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from octavo.engine.input import check_extra_args
+from octavo.entrypoints.openai.handlers.logprobs import LogprobStyle
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
+from octavo.entrypoints.openai.protocol.names import ENGINE_NAMES, named
 from octavo.entrypoints.openai.protocol.usage import Usage
 from octavo.entrypoints.openai.state import ServerState
 from octavo.lib.errors import OctavoError
@@ -32,6 +36,8 @@ def generate(
     request_id: str,
 ) -> AsyncGenerator[RequestOutput]:
     """Hand one prompt to the engine. Closing the generator aborts the request there."""
+    with named(ENGINE_NAMES):
+        check_extra_args(params.extra_args, state.engine.config.model)
     # The suffix keeps two requests apart that a client gave the same id.
     return state.engine.generate(
         {"prompt_token_ids": prompt_token_ids},
@@ -40,6 +46,19 @@ def generate(
         priority=body.priority,
         cache_salt=body.cache_salt,
     )
+
+
+def logprob_style(body: SamplingFields, top: int | None) -> LogprobStyle | None:
+    """How an answer's log probabilities are shown; None where it has none.
+
+    Args:
+        top: Most likely tokens that the request wants to see; None where it said nothing.
+    """
+    asked = frozenset(body.logprob_token_ids or ())
+    if top is None and not asked:
+        return None
+    shown = sys.maxsize if top == -1 else top or 0
+    return LogprobStyle(shown, asked, body.return_tokens_as_token_ids)
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from octavo.entrypoints.openai.protocol.chat import ChoiceLogprobs, TokenLogprob, TopLogprob
 from octavo.entrypoints.openai.protocol.completion import CompletionLogprobs
 from octavo.tokenizers import Tokenizer, TokenStream
-from octavo.types.outputs import Logprob, PositionLogprobs
+from octavo.types.outputs import Logprob, PositionLogprobs, PromptPositions, SampleLogprobs
 
 # JSON has no minus infinity; this is what the OpenAI API sends for "never".
 FLOOR = -9999.0
 
 
+@dataclass(frozen=True)
+class LogprobStyle:
+    """How a request wants its log probabilities shown.
+
+    Args:
+        top: Most likely tokens shown at each position.
+        asked: Tokens shown at each position whatever their rank (`logprob_token_ids`).
+        as_ids: Write tokens as `token_id:17` (`return_tokens_as_token_ids`).
+    """
+
+    top: int
+    asked: frozenset[int] = frozenset()
+    as_ids: bool = False
+
+    def name(self, tokenizer: Tokenizer, token_id: int) -> str:
+        """A token as it is written alone."""
+        return f"token_id:{token_id}" if self.as_ids else tokenizer.token_text(token_id)
+
+    def shown(self, entries: PositionLogprobs) -> list[tuple[int, Logprob]]:
+        """Entries by rank; the chosen token is among them only if its rank says so, or if it was asked for."""
+        ranked = sorted(entries.items(), key=lambda item: (item[1].rank or 0, -item[1].logprob, item[0]))
+        best = [token for token, entry in ranked if (entry.rank or 0) <= self.top][: self.top]
+        return [item for item in ranked if item[0] in best or item[0] in self.asked]
+
+
 def chat_logprobs(
-    tokenizer: Tokenizer, token_ids: Sequence[int], positions: Sequence[PositionLogprobs] | None, top: int
+    tokenizer: Tokenizer, token_ids: Sequence[int], positions: SampleLogprobs | None, style: LogprobStyle
 ) -> ChoiceLogprobs | None:
-    """Chat's shape: each token with its bytes and its `top` rivals; None where nothing was asked for."""
+    """Chat's shape: each token with its bytes and its rivals; None where nothing was asked for."""
     if positions is None:
         return None
+
+    def entry(token: int, found: Logprob) -> dict[str, Any]:
+        raw = list(tokenizer.token_bytes(token))
+        return {"token": style.name(tokenizer, token), "logprob": _finite(found.logprob), "bytes": raw}
+
     content = [
         TokenLogprob(
-            **_entry(tokenizer, token, entries[token]),
-            top_logprobs=[TopLogprob(**_entry(tokenizer, rival, lp)) for rival, lp in _ranked(entries, top)],
+            **entry(token, entries[token]),
+            top_logprobs=[TopLogprob(**entry(rival, found)) for rival, found in style.shown(entries)],
         )
         for token, entries in zip(token_ids, positions, strict=True)
     ]
@@ -48,7 +79,12 @@ class CompletionLogprobsBuilder:
         self._offset = 0
 
     def build(
-        self, token_ids: Sequence[int], positions: Sequence[PositionLogprobs | None], top: int, *, last: bool
+        self,
+        token_ids: Sequence[int],
+        positions: Sequence[PositionLogprobs | None],
+        style: LogprobStyle,
+        *,
+        last: bool,
     ) -> CompletionLogprobs:
         """Columns for the next `token_ids`, the `last` of the choice or not.
 
@@ -58,23 +94,23 @@ class CompletionLogprobsBuilder:
         for token, entries in zip(token_ids, positions, strict=True):
             text = self._stream.push(token)
             columns.text_offset.append(self._offset)
-            columns.tokens.append(text)
+            columns.tokens.append(style.name(self._tokenizer, token) if style.as_ids else text)
             columns.token_logprobs.append(None if entries is None else _finite(entries[token].logprob))
-            columns.top_logprobs.append(None if entries is None else self._top(token, entries, top))
+            columns.top_logprobs.append(None if entries is None else self._top(token, entries, style))
             self._offset += len(text)
-        if last and columns.tokens:
+        if last and columns.tokens and not style.as_ids:
             columns.tokens[-1] += self._stream.finish()
         return columns
 
-    def _top(self, token: int, entries: PositionLogprobs, top: int) -> dict[str, float]:
-        kept = _ranked(entries, top)
+    def _top(self, token: int, entries: PositionLogprobs, style: LogprobStyle) -> dict[str, float]:
+        kept = style.shown(entries)
         if all(rival != token for rival, _ in kept):
             kept.append((token, entries[token]))
-        return {self._tokenizer.token_text(rival): _finite(lp.logprob) for rival, lp in kept}
+        return {style.name(self._tokenizer, rival): _finite(found.logprob) for rival, found in kept}
 
 
 def prompt_logprobs_body(
-    positions: Sequence[PositionLogprobs | None] | None,
+    positions: PromptPositions | None,
 ) -> list[dict[str, Any] | None] | None:
     """`prompt_logprobs` as vLLM shapes them: a dictionary a position, by token id."""
     if positions is None:
@@ -87,17 +123,6 @@ def prompt_logprobs_body(
 
 def _plain(entry: Logprob) -> dict[str, Any]:
     return {"logprob": _finite(entry.logprob), "rank": entry.rank, "decoded_token": entry.decoded_token}
-
-
-def _entry(tokenizer: Tokenizer, token: int, entry: Logprob) -> dict[str, Any]:
-    raw = tokenizer.token_bytes(token)
-    return {"token": tokenizer.token_text(token), "logprob": _finite(entry.logprob), "bytes": list(raw)}
-
-
-def _ranked(entries: PositionLogprobs, top: int) -> list[tuple[int, Logprob]]:
-    """The `top` most likely entries; the chosen token is among them only if its rank says so."""
-    ranked = sorted(entries.items(), key=lambda item: (item[1].rank or 0, -item[1].logprob, item[0]))
-    return [item for item in ranked if (item[1].rank or 0) <= top][:top]
 
 
 def _finite(value: float) -> float:

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from octavo.entrypoints.openai.errors import shown
 from octavo.entrypoints.openai.handlers import generation, turns
 from octavo.entrypoints.openai.handlers.turns import Piece, Turn
+from octavo.entrypoints.openai.protocol.names import named
 from octavo.entrypoints.openai.protocol.responses import ItemList, ResponseDeleted, ResponsesRequest
 from octavo.entrypoints.openai.responses import chat_form
 from octavo.entrypoints.openai.responses.builder import FINAL, ResponseBuilder, StreamEvent
@@ -34,7 +35,7 @@ async def create_response(body: ResponsesRequest, request: Request) -> Response:
     items = chat_form.stored_items(body.input_items)
     if body.background:
         return _in_background(state, body, builder, turn, items)
-    with turns.named(chat_form.NAMES):
+    with named(chat_form.NAMES):
         pieces = turn.pieces(request)
         if body.stream:
             return typed_sse_response(_events(state, builder, await turns.started(pieces), items))
@@ -117,7 +118,7 @@ async def _turn(state: ServerState, body: ResponsesRequest, request_id: str) -> 
     previous = body.previous_response_id
     history = await state.responses.history(previous) if previous else []
     messages = messages_of(body.input_items, body.instructions, history)
-    with turns.named(chat_form.NAMES):
+    with named(chat_form.NAMES):
         chat = chat_form.chat_request(body, messages)
         if body.truncation == "auto":
             return await fitting_turn(state, chat, request_id)

@@ -7,8 +7,7 @@ reach them through the same parts.
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +20,7 @@ from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.renderer import ChatPrompt
 from octavo.entrypoints.openai.state import ServerState
 from octavo.entrypoints.parsers.events import Event, parsed
-from octavo.lib.errors import InvalidRequestError, OctavoError
+from octavo.lib.errors import InvalidRequestError
 from octavo.types.outputs import CompletionOutput, RequestOutput
 from octavo.types.sampling_params import SamplingParams
 
@@ -91,10 +90,10 @@ class Turn:
         return Piece(events, logprobs, choice.finish_reason, choice.stop_reason)
 
     def _logprobs(self, choice: CompletionOutput) -> list[dict[str, Any]]:
-        top = self._chat.num_logprobs
-        if top is None:
+        style = generation.logprob_style(self._chat, self._chat.num_logprobs)
+        if style is None:
             return []
-        found = chat_logprobs(self._state.renderer.tokenizer, choice.token_ids, choice.logprobs, top)
+        found = chat_logprobs(self._state.renderer.tokenizer, choice.token_ids, choice.logprobs, style)
         return [] if found is None or found.content is None else [e.model_dump() for e in found.content]
 
 
@@ -155,20 +154,3 @@ def chat_body(fields: Mapping[str, Any]) -> ChatCompletionRequest:
         raise InvalidRequestError(
             f"{place or 'body'}: {first['msg']}", param=place.split(".")[0] or None
         ) from error
-
-
-@contextlib.contextmanager
-def named(names: Mapping[str, str]) -> Iterator[None]:
-    """Let errors name fields as this face calls them.
-
-    Args:
-        names: From a field of chat completions to ours.
-    """
-    try:
-        yield
-    except OctavoError as error:
-        field = re.split(r"[.\[]", error.param or "", maxsplit=1)[0]
-        if field in names:
-            error.param = names[field]
-            error.message = re.sub(rf"\b{re.escape(field)}\b", names[field], error.message)
-        raise

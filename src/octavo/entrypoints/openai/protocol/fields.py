@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from octavo.entrypoints.openai.protocol.names import ENGINE_NAMES, named
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
-from octavo.types.sampling_params import RequestOutputKind, SamplingParams
+from octavo.types.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingParams
 
 # Accepted and without effect: they steer a hosted service's billing, storage or routing, never the answer.
 HARMLESS = frozenset(
@@ -21,9 +22,8 @@ HARMLESS = frozenset(
 NOT_SERVED = frozenset(
     {
         "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "use_beam_search",
-        "length_penalty", "bad_words", "allowed_token_ids", "logprob_token_ids", "logits_processors", "prompt_embeds",
-        "truncate_prompt_tokens", "thinking_token_budget", "repetition_detection", "mm_processor_kwargs", "media_io_kwargs",
-        "kv_transfer_params", "vllm_xargs", "audio", "modalities", "prediction", "web_search_options", "reasoning_effort",
+        "length_penalty", "logits_processors", "prompt_embeds", "mm_processor_kwargs", "media_io_kwargs",
+        "kv_transfer_params", "audio", "modalities", "prediction", "web_search_options", "reasoning_effort",
         "functions", "function_call",
     }
 )  # fmt: skip
@@ -59,6 +59,16 @@ class StreamOptions(BaseModel):
     include_obfuscation: bool = False
 
 
+class RepetitionDetection(BaseModel):
+    """When an answer counts as caught in a loop."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_pattern_size: int = 0
+    min_pattern_size: int = 0
+    min_count: int = 0
+
+
 class SamplingFields(Body):
     """Everything that steers the sampler, by the names that OpenAI and vLLM use."""
 
@@ -80,6 +90,15 @@ class SamplingFields(Body):
     spaces_between_special_tokens: bool = True
     logit_bias: dict[str, float] | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    thinking_token_budget: int | None = None
+    repetition_detection: RepetitionDetection | None = None
+    vllm_xargs: dict[str, Any] | None = None
+    truncate_prompt_tokens: int | None = None
+    truncation_side: Literal["left", "right"] = "left"
+    return_tokens_as_token_ids: bool = False
 
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -126,23 +145,30 @@ class SamplingFields(Body):
             name: value if value is not None else defaults.get(name, self._NEUTRAL[name])
             for name, value in chosen.items()
         }
-        return SamplingParams(
-            **values,
-            n=self.n,
-            seed=self.seed,
-            stop=self.stop,
-            stop_token_ids=self.stop_token_ids,
-            include_stop_str_in_output=self.include_stop_str_in_output,
-            ignore_eos=self.ignore_eos,
-            max_tokens=max_tokens,
-            min_tokens=self.min_tokens,
-            logprobs=logprobs,
-            prompt_logprobs=self.prompt_logprobs,
-            skip_special_tokens=self.skip_special_tokens,
-            spaces_between_special_tokens=self.spaces_between_special_tokens,
-            logit_bias=self._logit_bias(),
-            output_kind=RequestOutputKind.DELTA if self.stream else RequestOutputKind.FINAL_ONLY,
-        )
+        with named(ENGINE_NAMES):
+            return SamplingParams(
+                **values,
+                n=self.n,
+                seed=self.seed,
+                stop=self.stop,
+                stop_token_ids=self.stop_token_ids,
+                include_stop_str_in_output=self.include_stop_str_in_output,
+                ignore_eos=self.ignore_eos,
+                max_tokens=max_tokens,
+                min_tokens=self.min_tokens,
+                logprobs=logprobs,
+                prompt_logprobs=self.prompt_logprobs,
+                skip_special_tokens=self.skip_special_tokens,
+                spaces_between_special_tokens=self.spaces_between_special_tokens,
+                logit_bias=self._logit_bias(),
+                logprob_token_ids=self.logprob_token_ids,
+                allowed_token_ids=self.allowed_token_ids,
+                bad_words=self.bad_words,
+                extra_args=self.vllm_xargs,
+                thinking_token_budget=self.thinking_token_budget,
+                repetition_detection=self._repetition_detection(),
+                output_kind=RequestOutputKind.DELTA if self.stream else RequestOutputKind.FINAL_ONLY,
+            )
 
     @property
     def wants_usage(self) -> bool:
@@ -151,6 +177,10 @@ class SamplingFields(Body):
     @property
     def wants_continuous_usage(self) -> bool:
         return self.stream_options is not None and self.stream_options.continuous_usage_stats
+
+    def _repetition_detection(self) -> RepetitionDetectionParams | None:
+        asked = self.repetition_detection
+        return None if asked is None else RepetitionDetectionParams(**asked.model_dump())
 
     def _logit_bias(self) -> dict[int, float] | None:
         if self.logit_bias is None:

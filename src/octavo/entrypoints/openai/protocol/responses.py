@@ -125,7 +125,8 @@ class ResponsesRequest(SamplingFields):
 
     @property
     def wants_logprobs(self) -> bool:
-        return LOGPROBS in (self.include or ()) or self.top_logprobs is not None
+        asked = self.top_logprobs is not None or bool(self.logprob_token_ids)
+        return LOGPROBS in (self.include or ()) or asked
 
     @property
     def input_items(self) -> list[dict[str, Any]]:
