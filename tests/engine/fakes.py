@@ -143,10 +143,15 @@ class FakeExecutor:
     step_seconds: float = 0.0
     load_error: Exception | None = None
     steps: int = 0
+    discarded: int = 0
+    """How often its pages were given back."""
+    loads: int = 0
+    shutdowns: int = 0
     plans: deque[StepPlan] = field(default_factory=lambda: deque(maxlen=100))
     states: dict[str, _State] = field(default_factory=dict)
 
     def load(self, progress: object = None) -> FakeModel:
+        self.loads += 1
         if self.load_error is not None:
             raise self.load_error
         return FakeModel()
@@ -174,7 +179,11 @@ class FakeExecutor:
             results=[self._run(name, n) for name, n in plan.num_scheduled_tokens.items()],
         )
 
+    def discard_kv(self) -> None:
+        self.discarded += 1
+
     def shutdown(self) -> None:
+        self.shutdowns += 1
         self.states.clear()
 
     def _run(self, request_id: str, count: int) -> RequestStep:

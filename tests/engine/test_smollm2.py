@@ -12,8 +12,10 @@ from tests.assets import smollm2_gguf
 from tests.engine.paris import FRANCE, PARIS
 
 from octavo import LLM, AsyncLLM, EngineArgs, SamplingParams
+from octavo.engine.clients.inproc import InprocClient
 from octavo.entrypoints.cli.main import main
 from octavo.lib.errors import ConfigError
+from octavo.platforms import process_rss
 from octavo.types.outputs import RequestOutput
 
 SETTINGS: dict[str, Any] = {"max_model_len": 1024, "max_num_seqs": 32}
@@ -182,3 +184,18 @@ def test_an_engine_in_its_own_process_answers_the_same() -> None:
             await engine.shutdown()
 
     asyncio.run(scenario())
+
+
+def test_sleep_frees_what_its_level_says_and_the_answers_stay(llm: LLM) -> None:
+    """RSS is this process's own: level 1 gives the pages back that were written to, level 2 the weights as well."""
+    long = [list(range(300, 1300)), list(range(1300, 2300))]
+    llm.generate(long, SamplingParams(temperature=0.0, max_tokens=2), use_tqdm=False)
+    assert isinstance(llm.llm_engine.client, InprocClient)
+    core = llm.llm_engine.client.core
+    written = 2000 // core.layout.block_size * core.layout.block_bytes
+    for level, freed in ((1, written), (2, core.model.weight_bytes)):
+        before = process_rss()
+        llm.sleep(level)
+        assert before - process_rss() > 0.9 * freed
+        llm.wake_up()
+        assert ask(llm, FRANCE, temperature=0.0).outputs[0].token_ids == PARIS

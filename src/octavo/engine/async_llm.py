@@ -28,6 +28,7 @@ from octavo.engine.loading_bar import LoadingBar, ProgressListener
 from octavo.engine.mailbox import AnyOutput, Mailbox
 from octavo.engine.model_facts import tokenizer_of
 from octavo.engine.output import OutputProcessor, ProcessedStep
+from octavo.engine.sleep import SleepState, check_sleep, check_tags
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import DrainingError, EngineDeadError, OctavoError
 from octavo.types.engine import EngineOutputs, SchedulerStats
@@ -71,6 +72,8 @@ class AsyncLLM:
         self._listeners = StatsListeners(listeners)
         if config.observability.log_stats_interval:
             self._listeners.add(ThroughputLog(config.observability.log_stats_interval))
+        self._rest = SleepState()
+        self._rest_lock = asyncio.Lock()
         self._started = False
         self._draining = False
         self._last_progress = time.monotonic()
@@ -109,8 +112,16 @@ class AsyncLLM:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are taken now."""
+        """Whether the engine runs and is not being shut down; it may sleep."""
         return self._client.state is EngineState.READY and not self._draining
+
+    def check_awake(self) -> None:
+        """Refuse new work while the model sleeps.
+
+        Raises:
+            AsleepError: with status 503.
+        """
+        self._rest.check_awake()
 
     @property
     def is_draining(self) -> bool:
@@ -227,6 +238,7 @@ class AsyncLLM:
             InvalidRequestError: the request can never be answered as it is.
             OverloadedError: the waiting queue is full.
             DrainingError: the server is shutting down.
+            AsleepError: the model sleeps.
             EngineDeadError: the engine died, or is being started again.
         """
         mailbox = await self._submit(prompt, sampling_params, request_id, priority, cache_salt, arrival_time)
@@ -270,6 +282,50 @@ class AsyncLLM:
         """Forget cached pages; False while requests hold some."""
         return await self._client.reset_prefix_cache()
 
+    async def sleep(self, level: int = 1, mode: str = "abort") -> None:
+        """Take no more requests, and free the memory of the pages (level 1) and of the weights (level 2).
+
+        Args:
+            level: See `docs/sleep.md`.
+            mode: What becomes of open requests: `abort` ends them, `wait` lets them finish first.
+
+        Raises:
+            InvalidRequestError: another level or mode.
+            EngineDeadError: the engine died meanwhile.
+        """
+        check_sleep(level, mode)
+        async with self._rest_lock:
+            await self._ensure_running()
+            was_awake = not self._rest.is_sleeping
+            self._rest.fall(level)
+            try:
+                if mode == "abort":
+                    self._end(self._output.request_ids)
+                while self._output.num_open:
+                    await asyncio.sleep(_DRAIN_POLL_SECONDS)
+                await self._client.sleep(level)
+            except BaseException:
+                if was_awake:
+                    self._rest.rise()
+                raise
+
+    async def wake_up(self, tags: Sequence[str] | None = None) -> None:
+        """Bring parts back: `weights`, `kv_cache`; None: all. Requests are taken once all are awake.
+
+        Raises:
+            InvalidRequestError: an unknown tag, or pages are to come back before weights.
+            OctavoError: the weights cannot be loaded any more.
+        """
+        waking = check_tags(tags)
+        async with self._rest_lock:
+            await self._ensure_running()
+            await self._client.wake_up(waking)
+            self._rest.rise(waking)
+
+    async def is_sleeping(self) -> bool:
+        """Whether requests are refused because something sleeps."""
+        return self._rest.is_sleeping
+
     # -- what the engine sends ----------------------------------------------------------------------------------------
 
     def on_outputs(self, outputs: EngineOutputs) -> None:
@@ -279,6 +335,7 @@ class AsyncLLM:
 
     def on_death(self, error: OctavoError) -> None:
         """See `EngineListener.on_death`."""
+        self._rest.rise()  # the engine that is started in its place is awake
         done = self._output.fail(self._output.request_ids, error)
         done.stats.scheduler = SchedulerStats()  # nothing runs any more
         self._dispatch(done)
@@ -295,6 +352,7 @@ class AsyncLLM:
         arrival_time: float | None,
     ) -> Mailbox:
         await self._ensure_running()
+        self._rest.check_awake()
         delta = False
         if isinstance(params, PoolingParams):
             check = partial(

@@ -12,7 +12,9 @@ from octavo.config import ModelConfig, OctavoConfig
 from octavo.engine.decode_pace import DecodePace
 from octavo.engine.kv_sizing import MemoryFacts, memory_table, pages_for_tokens, size_pool, workspace_bytes
 from octavo.engine.loading_bar import ProgressListener, silent
-from octavo.lib.errors import OctavoError
+from octavo.engine.sleep import SleepState, check_sleep, check_tags
+from octavo.lib.errors import InvalidRequestError, OctavoError
+from octavo.platforms.memory import return_free_memory
 from octavo.scheduling.kv.groups import plan_groups
 from octavo.scheduling.scheduler import Scheduler
 from octavo.types.engine import EngineOutput, EngineOutputs, EngineRequest, FinishReason
@@ -67,6 +69,7 @@ class EngineCore:
         self._check_extra_args = _extra_args_check(config.model)
         self._unsent: list[EngineOutput] = []
         self._failed_steps = 0
+        self._rest = SleepState()
         self._pace = DecodePace(config.scheduler.max_decode_steps)
 
     @property
@@ -79,6 +82,7 @@ class EngineCore:
         for request in requests:
             try:
                 self._check_extra_args(request.sampling)
+                self._rest.check_awake()
                 self.scheduler.add(request)
             except OctavoError as error:
                 self._unsent.append(_failure(request.request_id, error.message, error.error_type))
@@ -104,6 +108,53 @@ class EngineCore:
     def reset_prefix_cache(self) -> bool:
         """Forget cached pages; False while requests hold some."""
         return self.scheduler.reset_prefix_cache()
+
+    @property
+    def is_sleeping(self) -> bool:
+        """Whether `sleep` freed something that `wake_up` has not brought back."""
+        return self._rest.is_sleeping
+
+    def sleep(self, level: int = 1) -> None:
+        """Free memory: level 1 that of the pages, level 2 that of the weights as well. Requests are refused then.
+
+        Raises:
+            InvalidRequestError: another level, or requests are open.
+        """
+        check_sleep(level)
+        if self.scheduler.has_work():
+            raise InvalidRequestError("The model cannot sleep while requests are open.")
+        if not self._rest.deepens(level):
+            return
+        # A level-1 executor keeps its state of requests, which it is told to release at the next step.
+        if level == 1:
+            self.reset_prefix_cache()
+            self.executor.discard_kv()
+        else:
+            self.scheduler.start_over()
+            self.executor.shutdown()
+        self._rest.fall(level)
+        return_free_memory()
+        logger.info("Asleep at level %d.", self._rest.level)
+
+    def wake_up(self, tags: Sequence[str] | None = None) -> None:
+        """Bring parts back (`weights`, `kv_cache`; None: all); weights are read from their files again after level 2.
+
+        Raises:
+            InvalidRequestError: an unknown tag, or pages are to come back before weights.
+            OctavoError: the weights cannot be loaded any more; the model sleeps on.
+        """
+        waking = [tag for tag in check_tags(tags) if tag in self._rest.asleep]
+        if self._rest.level == 2:
+            self._reload(waking)
+        self._rest.rise(waking)
+
+    def _reload(self, waking: Sequence[str]) -> None:
+        if "weights" in waking:
+            self.model = self.executor.load()
+        elif "weights" in self._rest.asleep:
+            raise InvalidRequestError("The weights sleep still: wake them up before kv_cache.", param="tags")
+        if "kv_cache" in waking:
+            self.executor.allocate_kv(self.layout, self.num_blocks)
 
     def shutdown(self) -> None:
         """Free model and pages."""

@@ -15,8 +15,9 @@ from octavo.engine.input import GenerationRequest, InputProcessor, Prompt
 from octavo.engine.loading_bar import LoadingBar
 from octavo.engine.model_facts import tokenizer_of
 from octavo.engine.output import OutputProcessor, ProcessedStep
+from octavo.engine.sleep import SleepState, check_sleep, check_tags
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
-from octavo.lib.errors import EngineDeadError
+from octavo.lib.errors import EngineDeadError, InvalidRequestError
 from octavo.types.outputs import RequestOutput
 from octavo.types.pooling_outputs import PoolingRequestOutput
 from octavo.types.pooling_params import PoolingParams
@@ -52,6 +53,7 @@ class LLMEngine:
         if config.observability.log_stats_interval:
             self._listeners.add(ThroughputLog(config.observability.log_stats_interval))
         self._unsent: list[RequestOutput | PoolingRequestOutput] = []
+        self._rest = SleepState()
 
     @classmethod
     def from_engine_args(
@@ -75,6 +77,10 @@ class LLMEngine:
             raise
         return cls(config, client, tokenizer)
 
+    def add_listener(self, listener: StatsListener) -> None:
+        """Tell one more listener about every step."""
+        self._listeners.add(listener)
+
     def add_request(
         self,
         request_id: str,
@@ -88,7 +94,9 @@ class LLMEngine:
 
         Raises:
             InvalidRequestError: it can never be answered as it is.
+            AsleepError: the model sleeps.
         """
+        self._rest.check_awake()
         if isinstance(params, PoolingParams):
             request: GenerationRequest = self._input.process_pooling(
                 request_id, prompt, params, priority=priority, cache_salt=cache_salt
@@ -138,6 +146,34 @@ class LLMEngine:
     def reset_prefix_cache(self) -> bool:
         """Forget cached pages; False while requests hold some."""
         return self.client.reset_prefix_cache()
+
+    @property
+    def is_sleeping(self) -> bool:
+        """Whether requests are refused because something sleeps."""
+        return self._rest.is_sleeping
+
+    def sleep(self, level: int = 1) -> None:
+        """Free the memory of the pages (level 1) and of the weights (level 2); see `docs/sleep.md`.
+
+        Raises:
+            InvalidRequestError: another level, or requests are open.
+        """
+        check_sleep(level)
+        if self._output.num_open:
+            raise InvalidRequestError(f"The model cannot sleep: {self._output.num_open} requests are open.")
+        self.client.sleep(level)
+        self._rest.fall(level)
+
+    def wake_up(self, tags: Sequence[str] | None = None) -> None:
+        """Bring parts back: `weights`, `kv_cache`; None: all. Requests are taken once all are awake.
+
+        Raises:
+            InvalidRequestError: an unknown tag, or pages are to come back before weights.
+            OctavoError: the weights cannot be loaded any more.
+        """
+        waking = check_tags(tags)
+        self.client.wake_up(waking)
+        self._rest.rise(waking)
 
     def shutdown(self) -> None:
         """Stop the engine. May be called twice."""

@@ -13,7 +13,10 @@ __all__ = ["Executor", "LoadedModel", "Progress"]
 
 
 class Executor(Protocol):
-    """Owns the workers of one engine. Calls come in the order load, allocate_kv, execute_model..., shutdown."""
+    """Owns the workers of one engine. Calls come in the order load, allocate_kv, execute_model..., shutdown.
+
+    After `shutdown` an engine that slept may begin again with `load`.
+    """
 
     def load(self, progress: Progress | None = None) -> LoadedModel:
         """Load the model.
@@ -30,6 +33,9 @@ class Executor(Protocol):
 
     def execute_model(self, plan: StepPlan) -> StepOutput:
         """Run one step; one result for each scheduled request."""
+
+    def discard_kv(self) -> None:
+        """Give back the memory of all pages, which read as zero then; steps may go on. No request runs."""
 
     def shutdown(self) -> None:
         """Free everything. May be called twice."""

@@ -27,6 +27,10 @@ class UniprocExecutor:
         """See `Executor.execute_model`."""
         return self._worker.execute_model(plan)
 
+    def discard_kv(self) -> None:
+        """See `Executor.discard_kv`."""
+        self._worker.discard_kv()
+
     def shutdown(self) -> None:
         """See `Executor.shutdown`."""
         self._worker.release()

@@ -41,6 +41,13 @@ class NotFoundError(OctavoError):
     error_type = "not_found_error"
 
 
+class ConflictError(OctavoError):
+    """Not possible in the state that the server is in now; it may be later."""
+
+    status = 409
+    error_type = "conflict_error"
+
+
 class OverloadedError(OctavoError):
     """The waiting queue is full. `retry_after` is in seconds."""
 
@@ -71,6 +78,13 @@ class DrainingError(OctavoError):
 
     status = 503
     error_type = "unavailable_error"
+
+
+class AsleepError(OctavoError):
+    """The model was sent to sleep and takes no requests until it is woken up."""
+
+    status = 503
+    error_type = "model_asleep_error"
 
 
 class ConfigError(OctavoError):

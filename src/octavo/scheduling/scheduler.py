@@ -426,6 +426,16 @@ class Scheduler:
         """Forget all cached pages; False, and nothing happens, while a request holds pages."""
         return self.kv.reset_prefix_cache()
 
+    def start_over(self) -> None:
+        """The executor lost its pages and whom it knew: forget what was computed, and whom it was to release.
+
+        Raises:
+            OctavoError: requests are open.
+        """
+        if self.has_work() or not self.kv.reset_prefix_cache():
+            raise OctavoError("start_over() was called while requests are open")
+        self._released = []
+
     def check_integrity(self) -> None:
         """Verify the books.
 

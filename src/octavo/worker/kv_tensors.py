@@ -43,14 +43,26 @@ class KVTensors:
         )
         self.layout = layout
         self.num_blocks = num_blocks
+        self._maps: list[mmap.mmap] = []
         self.pairs = [
-            (_lazy_zeros(shapes[0], dtype), _lazy_zeros(shapes[1], dtype)) for _ in range(layout.num_tensors)
+            (self._zeros(shapes[0], dtype), self._zeros(shapes[1], dtype)) for _ in range(layout.num_tensors)
         ]
 
     @property
     def nbytes(self) -> int:
         """Bytes reserved, the null page included."""
         return (self.num_blocks + 1) * self.layout.block_bytes
+
+    def discard(self) -> None:
+        """Give all pages back to the system. They stay where they are, read as zero, and take memory when written to."""
+        for memory in self._maps:
+            _give_back(memory)
+
+    def _zeros(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Zeros that take memory only where they are touched."""
+        memory = _reserved(prod(shape) * dtype.itemsize)
+        self._maps.append(memory)
+        return torch.frombuffer(memory, dtype=torch.uint8).view(dtype).view(*shape)
 
     def bindings(self) -> list[KVBinding]:
         """One per layer that keeps keys and values, in layer order."""
@@ -63,9 +75,8 @@ class KVTensors:
         return [bound[layer] for layer in sorted(bound)]
 
 
-def _lazy_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros that take memory only where they are touched, in huge pages where the system grants them."""
-    nbytes = prod(shape) * dtype.itemsize
+def _reserved(nbytes: int) -> mmap.mmap:
+    """Memory that the system hands out page by page as it is touched, in huge pages where it grants them."""
     try:
         memory = mmap.mmap(-1, nbytes)
     except OSError as error:
@@ -75,7 +86,15 @@ def _lazy_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         ) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         _advise_huge_pages(memory)
-    return torch.frombuffer(memory, dtype=torch.uint8).view(dtype).view(*shape)
+    return memory
+
+
+def _give_back(memory: mmap.mmap) -> None:
+    """Python's anonymous maps are shared, of which only MADV_REMOVE frees pages; without it they are overwritten."""
+    if hasattr(mmap, "MADV_REMOVE"):
+        memory.madvise(mmap.MADV_REMOVE)
+    else:
+        memory[:] = bytes(len(memory))
 
 
 def _advise_huge_pages(memory: mmap.mmap) -> None:

@@ -125,6 +125,11 @@ class Worker:
             raise OctavoError("execute_model was called before allocate_kv")
         return self._runner.execute(plan)
 
+    def discard_kv(self) -> None:
+        """Give back the memory of the pages, which read as zero then."""
+        if self._runner is not None:
+            self._runner.kv.discard()
+
     def release(self) -> None:
         """Drop the model and the pages."""
         self._runner = self._decoder = None

@@ -26,6 +26,7 @@ from octavo.engine.clients.process import folder_of, remove_folder
 from octavo.engine.clients.wire import (
     Abort,
     Add,
+    Call,
     Configure,
     Fatal,
     FromEngine,
@@ -35,8 +36,10 @@ from octavo.engine.clients.wire import (
     Reply,
     ResetPrefixCache,
     Shutdown,
+    Sleep,
     Step,
     ToEngine,
+    WakeUp,
     decode_to_engine,
     encode,
 )
@@ -109,12 +112,32 @@ class CoreLoop:
                 self._core.add(message.requests)
             case Abort():
                 self._core.abort(message.request_ids)
-            case ResetPrefixCache():
-                self._channel.send(Reply(message.call_id, self._core.reset_prefix_cache()))
+            case ResetPrefixCache() | Sleep() | WakeUp():
+                self._channel.send(self._reply(message))
             case Shutdown():
                 self._running = False
             case Configure():
                 logger.warning("A second configuration was ignored.")
+
+    def _reply(self, message: Call) -> Reply:
+        """Carry out a call. What it raises is the caller's to know and does not end the engine."""
+        try:
+            return Reply(message.call_id, self._call(message))
+        except OctavoError as error:
+            return Reply(message.call_id, False, error.error_type, error.message)
+        except Exception as error:
+            logger.exception("A call of the front failed.")
+            return Reply(message.call_id, False, OctavoError.error_type, f"{type(error).__name__}: {error}")
+
+    def _call(self, message: Call) -> bool:
+        match message:
+            case ResetPrefixCache():
+                return self._core.reset_prefix_cache()
+            case Sleep():
+                self._core.sleep(message.level)
+            case WakeUp():
+                self._core.wake_up(message.tags)
+        return True
 
 
 def serve(address: str, make_executor: MakeExecutor, prepare: Callable[[], None] = lambda: None) -> int:

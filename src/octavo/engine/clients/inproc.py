@@ -25,6 +25,12 @@ class EngineClient(Protocol):
     def reset_prefix_cache(self) -> bool:
         """Forget cached pages; False while requests hold some."""
 
+    def sleep(self, level: int) -> None:
+        """Free memory; see `EngineCore.sleep`."""
+
+    def wake_up(self, tags: Sequence[str]) -> None:
+        """Bring it back; see `EngineCore.wake_up`."""
+
     def shutdown(self) -> None:
         """Stop the engine. May be called twice."""
 
@@ -53,6 +59,14 @@ class InprocClient:
     def reset_prefix_cache(self) -> bool:
         """See `EngineClient.reset_prefix_cache`."""
         return self.core.reset_prefix_cache()
+
+    def sleep(self, level: int) -> None:
+        """See `EngineClient.sleep`."""
+        self.core.sleep(level)
+
+    def wake_up(self, tags: Sequence[str]) -> None:
+        """See `EngineClient.wake_up`."""
+        self.core.wake_up(tags)
 
     def shutdown(self) -> None:
         """See `EngineClient.shutdown`."""

@@ -1,8 +1,8 @@
 """Frames between a front and an engine process. Each is one msgpack map with its kind in `t`; nothing is pickled.
 
 The conversation: the engine connects and says `Hello`; the front answers `Configure`; the engine reports `Progress`
-while it loads and says `Ready`; then the front sends `Add`, `Abort`, `ResetPrefixCache`, and the engine one `Step` for
-each step of its loop. `Fatal` is the last word of an engine that gives up.
+while it loads and says `Ready`; then the front sends `Add`, `Abort` and calls, and the engine one `Step` for each step of
+its loop and one `Reply` for each call. `Fatal` is the last word of an engine that gives up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from octavo.config import OctavoConfig
-from octavo.lib.errors import InvalidRequestError
+from octavo.lib.errors import InvalidRequestError, error_from_wire
 from octavo.types.engine import EngineOutputs, EngineRequest
 
 
@@ -36,6 +36,20 @@ class ResetPrefixCache(msgspec.Struct, tag_field="t", tag="reset_prefix_cache"):
     """Forget all cached pages; answered by `Reply`."""
 
     call_id: int
+
+
+class Sleep(msgspec.Struct, tag_field="t", tag="sleep"):
+    """Free memory; answered by `Reply`."""
+
+    call_id: int
+    level: int
+
+
+class WakeUp(msgspec.Struct, tag_field="t", tag="wake_up"):
+    """Bring back what `Sleep` freed; answered by `Reply`."""
+
+    call_id: int
+    tags: list[str]
 
 
 class Shutdown(msgspec.Struct, tag_field="t", tag="shutdown"):
@@ -73,10 +87,12 @@ class Step(msgspec.Struct, tag_field="t", tag="step"):
 
 
 class Reply(msgspec.Struct, tag_field="t", tag="reply"):
-    """The result of a call."""
+    """The result of a call, or the class (by its `error_type`) and message of what it raised."""
 
     call_id: int
-    result: bool
+    result: bool = True
+    error_type: str | None = None
+    error: str | None = None
 
 
 class Fatal(msgspec.Struct, tag_field="t", tag="fatal"):
@@ -86,7 +102,8 @@ class Fatal(msgspec.Struct, tag_field="t", tag="fatal"):
     message: str
 
 
-ToEngine = Configure | Add | Abort | ResetPrefixCache | Shutdown
+Call = ResetPrefixCache | Sleep | WakeUp
+ToEngine = Configure | Add | Abort | Call | Shutdown
 FromEngine = Hello | Progress | Ready | Step | Reply | Fatal
 
 _encoder = msgspec.msgpack.Encoder()
@@ -104,6 +121,13 @@ def encode(message: ToEngine | FromEngine) -> bytes:
         return _encoder.encode(message)
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidRequestError(f"A value of the request cannot be sent to the engine: {error}.") from error
+
+
+def result_of(reply: Reply) -> bool:
+    """What a call gave. Raises: OctavoError, of the class that the engine raised."""
+    if reply.error is not None:
+        raise error_from_wire(reply.error_type, reply.error)
+    return reply.result
 
 
 def decode_to_engine(frame: bytes) -> ToEngine:

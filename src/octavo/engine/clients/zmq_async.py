@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import zmq
@@ -20,14 +21,18 @@ from octavo.engine.clients.session import EngineSession, EngineState
 from octavo.engine.clients.wire import (
     Abort,
     Add,
+    Call,
     Progress,
     Ready,
     Reply,
     ResetPrefixCache,
     Shutdown,
+    Sleep,
     ToEngine,
+    WakeUp,
     decode_from_engine,
     encode,
+    result_of,
 )
 from octavo.engine.clients.zmq_sync import bind_pair
 from octavo.engine.loading_bar import ProgressListener, silent
@@ -89,7 +94,7 @@ class AsyncZmqClient:
         self._failure: OctavoError | None = None
         self._was_ready = False
         self._changed = asyncio.Event()
-        self._calls: dict[int, asyncio.Future[bool]] = {}
+        self._calls: dict[int, asyncio.Future[Reply]] = {}
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._link = self._launch()
@@ -200,18 +205,30 @@ class AsyncZmqClient:
 
     async def reset_prefix_cache(self) -> bool:
         """Forget cached pages; False while requests hold some."""
+        return await self._call(ResetPrefixCache)
+
+    async def sleep(self, level: int) -> None:
+        """Free memory; see `EngineCore.sleep`."""
+        await self._call(partial(Sleep, level=level))
+
+    async def wake_up(self, tags: Sequence[str]) -> None:
+        """Bring it back; see `EngineCore.wake_up`."""
+        await self._call(partial(WakeUp, tags=list(tags)))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _call(self, call: Callable[[int], Call]) -> bool:
+        """Send a call and wait for its result, or raise its error."""
         call_id = len(self._calls) + 1
         while call_id in self._calls:
             call_id += 1
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._calls[call_id] = future
         try:
-            self._send(ResetPrefixCache(call_id))
-            return await future
+            self._send(call(call_id))
+            return result_of(await future)
         finally:
             self._calls.pop(call_id, None)
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _launch(self) -> _Link:
         address = self._folder.next_address()
@@ -260,7 +277,7 @@ class AsyncZmqClient:
         elif isinstance(message, Reply):
             future = self._calls.get(message.call_id)
             if future is not None and not future.done():
-                future.set_result(message.result)
+                future.set_result(message)
         elif isinstance(message, Progress):
             self._progress(message.stage, message.done, message.total)
         elif isinstance(message, Ready):

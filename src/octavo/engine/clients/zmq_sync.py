@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import zmq
 
@@ -13,14 +14,18 @@ from octavo.engine.clients.session import EngineSession, EngineState
 from octavo.engine.clients.wire import (
     Abort,
     Add,
+    Call,
     FromEngine,
     Progress,
     Reply,
     ResetPrefixCache,
     Shutdown,
+    Sleep,
     ToEngine,
+    WakeUp,
     decode_from_engine,
     encode,
+    result_of,
 )
 from octavo.engine.loading_bar import ProgressListener, silent
 from octavo.lib.errors import EngineDeadError
@@ -45,7 +50,7 @@ class SyncZmqClient:
         self._socket = bind_pair(self._context, address)
         self._session = EngineSession()
         self._process = EngineProcess(address, command, lambda process: None)
-        self._replies: dict[int, bool] = {}
+        self._replies: dict[int, Reply] = {}
         self._outputs: list[EngineOutputs] = []
         self._calls = 0
         self._closed = False
@@ -87,12 +92,24 @@ class SyncZmqClient:
 
     def reset_prefix_cache(self) -> bool:
         """See `EngineClient.reset_prefix_cache`."""
+        return self._call(ResetPrefixCache)
+
+    def sleep(self, level: int) -> None:
+        """See `EngineClient.sleep`."""
+        self._call(partial(Sleep, level=level))
+
+    def wake_up(self, tags: Sequence[str]) -> None:
+        """See `EngineClient.wake_up`."""
+        self._call(partial(WakeUp, tags=list(tags)))
+
+    def _call(self, call: Callable[[int], Call]) -> bool:
+        """Send a call and wait for its result, or raise its error."""
         self._calls += 1
-        call = self._calls
-        self._send(ResetPrefixCache(call))
-        while call not in self._replies:
+        number = self._calls
+        self._send(call(number))
+        while number not in self._replies:
             self._receive()
-        return self._replies.pop(call)
+        return result_of(self._replies.pop(number))
 
     def shutdown(self) -> None:
         """See `EngineClient.shutdown`."""
@@ -125,7 +142,7 @@ class SyncZmqClient:
 
     def _take(self, message: FromEngine) -> None:
         if isinstance(message, Reply):
-            self._replies[message.call_id] = message.result
+            self._replies[message.call_id] = message
         elif isinstance(message, Progress):
             self._progress(message.stage, message.done, message.total)
         outputs = self._session.receive(message)

@@ -11,6 +11,7 @@ import msgspec
 
 from octavo.engine.input import Prompt, default_sampling_params
 from octavo.engine.llm_engine import LLMEngine
+from octavo.entrypoints.offline.collector import Collector
 from octavo.lib.errors import ConfigError, InvalidRequestError
 from octavo.tokenizers.chat import choose_template, render_chat
 from octavo.tokenizers.chat_format import prepare_messages
@@ -31,6 +32,7 @@ class OfflineInferenceMixin:
     llm_engine: LLMEngine
     _turn: threading.Lock
     _request_numbers: itertools.count[int]
+    _collector: Collector
 
     def generate(
         self,
@@ -59,20 +61,69 @@ class OfflineInferenceMixin:
 
         Threads may call it; they take turns.
         """
-        listed = as_list(prompts)
-        params = self._params_for(sampling_params, len(listed))
-        ranks = one_each("priority", priority, len(listed)) if priority is not None else [0] * len(listed)
-        ids: list[str] = []
         with self._turn:
+            ids = self._add(prompts, sampling_params, priority, cache_salt)
             try:
-                for prompt, one, rank in zip(listed, params, ranks, strict=True):
-                    ids.append(str(next(self._request_numbers)))
-                    self.llm_engine.add_request(ids[-1], prompt, one, priority=rank, cache_salt=cache_salt)
                 return self._run(ids, use_tqdm)
             except BaseException:
-                # A mistake in one prompt, or Ctrl-C: nothing of this call may go on in the next one.
                 self.llm_engine.abort_request(ids)
                 raise
+
+    def enqueue(
+        self,
+        prompts: Prompts,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: Sequence[int] | None = None,
+        cache_salt: str | None = None,
+    ) -> list[str]:
+        """Hand prompts over without waiting for their answers; `wait_for_completion` brings them.
+
+        An engine in a process of its own (`own_process=True`) begins at once, one in this process when it is waited for.
+        Arguments and errors are those of `generate`.
+
+        Returns:
+            One request id per prompt.
+        """
+        with self._turn:
+            ids = self._add(prompts, sampling_params, priority, cache_salt)
+            self._collector.enqueued.update(dict.fromkeys(ids))
+            return ids
+
+    def enqueue_chat(
+        self,
+        messages: Conversations,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        chat_template: str | None = None,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """`enqueue` for conversations. Arguments and errors are those of `chat`."""
+        prompts = self._chat_prompts(
+            messages,
+            chat_template,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            **(chat_template_kwargs or {}),
+        )
+        return self.enqueue(prompts, self._chat_params(sampling_params))
+
+    def wait_for_completion(self, *, use_tqdm: bool = True) -> list[RequestOutput]:
+        """The answers of everything that was enqueued and not waited for, in the order in which it was enqueued.
+
+        Raises:
+            EngineDeadError: the engine process died; what was enqueued is lost.
+
+        Ctrl-C loses nothing: what is not answered yet can be waited for again.
+        """
+        with self._turn:
+            outputs = self._run(list(self._collector.enqueued), use_tqdm)
+            self._collector.enqueued.clear()
+            return outputs
 
     def chat(
         self,
@@ -101,26 +152,15 @@ class OfflineInferenceMixin:
         Raises:
             InvalidRequestError: the template refuses the conversation, or the model has none.
         """
-        tokenizer = self.get_tokenizer()
-        template = chat_template or choose_template(tokenizer.chat_templates, tools=bool(tools))
-        prompts: list[Prompt] = []
-        for conversation in _as_conversations(messages):
-            text = render_chat(
-                template,
-                prepare_messages(conversation, template),
-                tools=tools,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-                special_tokens=tokenizer.special_tokens,
-                **(chat_template_kwargs or {}),
-            )
-            # What the model expects before a text, the template has written.
-            ids = tokenizer.encode(text, add_special_tokens=False)
-            prompts.append({"prompt": text, "prompt_token_ids": ids})
-        if sampling_params is None:
-            # An answer ends by itself, a continuation need not.
-            sampling_params = default_sampling_params(self.llm_engine.config.model)
-        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+        prompts = self._chat_prompts(
+            messages,
+            chat_template,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            **(chat_template_kwargs or {}),
+        )
+        return self.generate(prompts, self._chat_params(sampling_params), use_tqdm=use_tqdm)
 
     def get_tokenizer(self) -> Tokenizer:
         """The model's tokenizer.
@@ -144,6 +184,59 @@ class OfflineInferenceMixin:
         limit = dict(model.default_sampling).get("max_tokens", SamplingParams().max_tokens)
         return default_sampling_params(model, max_tokens=limit)
 
+    def _chat_prompts(
+        self,
+        messages: Conversations,
+        chat_template: str | None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None,
+        **variables: Any,
+    ) -> list[Prompt]:
+        """Each conversation as the template writes it."""
+        tokenizer = self.get_tokenizer()
+        template = chat_template or choose_template(tokenizer.chat_templates, tools=bool(tools))
+        prompts: list[Prompt] = []
+        for conversation in _as_conversations(messages):
+            text = render_chat(
+                template,
+                prepare_messages(conversation, template),
+                tools=tools,
+                special_tokens=tokenizer.special_tokens,
+                **variables,
+            )
+            # What the model expects before a text, the template has written.
+            ids = tokenizer.encode(text, add_special_tokens=False)
+            prompts.append({"prompt": text, "prompt_token_ids": ids})
+        return prompts
+
+    def _chat_params(
+        self, given: SamplingParams | Sequence[SamplingParams] | None
+    ) -> SamplingParams | Sequence[SamplingParams]:
+        """An answer ends by itself, a continuation need not."""
+        return default_sampling_params(self.llm_engine.config.model) if given is None else given
+
+    def _add(
+        self,
+        prompts: Prompts,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        priority: Sequence[int] | None,
+        cache_salt: str | None,
+    ) -> list[str]:
+        """Send all prompts to the engine, or none if one cannot be used; returns their request ids."""
+        listed = as_list(prompts)
+        params = self._params_for(sampling_params, len(listed))
+        ranks = one_each("priority", priority, len(listed)) if priority is not None else [0] * len(listed)
+        ids: list[str] = []
+        try:
+            for prompt, one, rank in zip(listed, params, ranks, strict=True):
+                ids.append(str(next(self._request_numbers)))
+                self.llm_engine.add_request(ids[-1], prompt, one, priority=rank, cache_salt=cache_salt)
+        except BaseException:
+            # A mistake in one prompt, or Ctrl-C: nothing of this call may go on in the next one.
+            self.llm_engine.abort_request(ids)
+            raise
+        return ids
+
     def _params_for(
         self, given: SamplingParams | Sequence[SamplingParams] | None, count: int
     ) -> list[SamplingParams]:
@@ -158,13 +251,11 @@ class OfflineInferenceMixin:
 
     def _run(self, ids: Sequence[str], use_tqdm: bool) -> list[RequestOutput]:
         outputs: dict[str, RequestOutput] = {}
-        wanted = set(ids)
         with _Progress(len(ids), shown=use_tqdm) as progress:
-            while len(outputs) < len(ids):
-                for output in self.llm_engine.step():
-                    if isinstance(output, RequestOutput) and output.finished and output.request_id in wanted:
-                        outputs[output.request_id] = output
-                        progress.add(output)
+            for output in self._collector.finished(ids):
+                assert isinstance(output, RequestOutput)
+                outputs[output.request_id] = output
+                progress.add(output)
         return [outputs[request_id] for request_id in ids]
 
 

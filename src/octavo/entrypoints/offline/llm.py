@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octavo.config.logging import ensure_logging
 from octavo.engine.args import ENGINE_FIELDS, EngineArgs
 from octavo.engine.flags import synonyms
 from octavo.engine.llm_engine import LLMEngine
+from octavo.entrypoints.offline.collector import Collector
+from octavo.entrypoints.offline.control import ControlOfflineMixin
 from octavo.entrypoints.offline.generate import OfflineInferenceMixin
 from octavo.entrypoints.offline.pooling import PoolingOfflineMixin
 from octavo.lib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from octavo.metrics import EngineMetrics
 
 # A script hands over all its prompts at once; to refuse some because many wait would be of no use to it.
 _UNBOUNDED_QUEUE = 2**31 - 1
 _SYNONYMS = synonyms(EngineArgs)
 
 
-class LLM(PoolingOfflineMixin, OfflineInferenceMixin):
+class LLM(PoolingOfflineMixin, OfflineInferenceMixin, ControlOfflineMixin):
     """A loaded model that answers prompts.
 
     Args:
@@ -39,24 +44,24 @@ class LLM(PoolingOfflineMixin, OfflineInferenceMixin):
             raise ConfigError(f"LLM has no setting {unknown[0]!r}; see octavo.EngineArgs.", param=unknown[0])
         ensure_logging("octavo")
         settings = {"max_num_queued_reqs": _UNBOUNDED_QUEUE, "disable_log_stats": True, **engine_args}
-        self.llm_engine = LLMEngine.from_engine_args(
-            EngineArgs(model=model, **settings), own_process=own_process
+        self._set_up(
+            LLMEngine.from_engine_args(EngineArgs(model=model, **settings), own_process=own_process),
+            counts=not settings["disable_log_stats"],
         )
-        self._request_numbers = itertools.count()
-        self._turn = threading.Lock()
 
     @classmethod
     def from_engine(cls, engine: LLMEngine) -> LLM:
         """An `LLM` over an engine that exists already."""
         llm = cls.__new__(cls)
-        llm.llm_engine = engine
-        llm._request_numbers = itertools.count()
-        llm._turn = threading.Lock()
+        llm._set_up(engine, counts=True)
         return llm
 
-    def reset_prefix_cache(self) -> bool:
-        """Forget cached pages; False while requests hold some."""
-        return self.llm_engine.reset_prefix_cache()
+    def _set_up(self, engine: LLMEngine, *, counts: bool) -> None:
+        self.llm_engine = engine
+        self._request_numbers = itertools.count()
+        self._turn = threading.Lock()
+        self._collector = Collector(engine)
+        self._metrics = _metrics_of(engine) if counts else None
 
     def shutdown(self) -> None:
         """Free the model and stop its process, if it has one. May be called twice."""
@@ -67,3 +72,18 @@ class LLM(PoolingOfflineMixin, OfflineInferenceMixin):
 
     def __exit__(self, *exception: object) -> None:
         self.shutdown()
+
+
+def _metrics_of(engine: LLMEngine) -> EngineMetrics:
+    """Metrics that follow an engine from now on."""
+    from octavo.entrypoints.openai.stats import MetricsListener
+    from octavo.metrics import EngineMetrics
+
+    model = engine.config.model
+    metrics = EngineMetrics(
+        model.served_model_names[0],
+        prefix=engine.config.observability.metrics_prefix,
+        max_model_len=model.max_model_len,
+    )
+    engine.add_listener(MetricsListener(metrics))
+    return metrics

@@ -14,6 +14,7 @@ from octavo.engine.input import Prompt
 from octavo.engine.llm_engine import LLMEngine
 from octavo.engine.pairs import cosines, pair_prompt, paired
 from octavo.engine.pooling_input import pooling_of
+from octavo.entrypoints.offline.collector import Collector
 from octavo.entrypoints.offline.generate import Prompts, as_list, one_each
 from octavo.lib.errors import OctavoError
 from octavo.types.pooling_outputs import (
@@ -36,6 +37,7 @@ class PoolingOfflineMixin:
     llm_engine: LLMEngine
     _turn: threading.Lock
     _request_numbers: itertools.count[int]
+    _collector: Collector
 
     def encode(
         self,
@@ -192,16 +194,14 @@ class PoolingOfflineMixin:
 
     def _vectors(self, ids: Sequence[str], use_tqdm: bool) -> list[PoolingRequestOutput]:
         outputs: dict[str, PoolingRequestOutput] = {}
-        wanted = set(ids)
         with _bar(len(ids), shown=use_tqdm) as bar:
-            while len(outputs) < len(ids):
-                for output in self.llm_engine.step():
-                    if isinstance(output, PoolingRequestOutput) and output.request_id in wanted:
-                        if output.error is not None:
-                            raise OctavoError(output.error)
-                        outputs[output.request_id] = output
-                        if bar is not None:
-                            bar.update()
+            for output in self._collector.finished(ids):
+                assert isinstance(output, PoolingRequestOutput)
+                if output.error is not None:
+                    raise OctavoError(output.error)
+                outputs[output.request_id] = output
+                if bar is not None:
+                    bar.update()
         return [outputs[request_id] for request_id in ids]
 
 

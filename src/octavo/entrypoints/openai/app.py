@@ -11,7 +11,15 @@ from fastapi.middleware.cors import CORSMiddleware
 from octavo.entrypoints.anthropic import handlers as anthropic
 from octavo.entrypoints.anthropic.errors import AnthropicFace
 from octavo.entrypoints.openai.errors import install_error_handlers
-from octavo.entrypoints.openai.handlers import chat, completions, models, operations, responses, tokens
+from octavo.entrypoints.openai.handlers import (
+    chat,
+    completions,
+    control,
+    models,
+    operations,
+    responses,
+    tokens,
+)
 from octavo.entrypoints.openai.middleware import ApiKeys, BodyLimit, RequestIds
 from octavo.entrypoints.openai.pooling_routes import add_pooling_routes
 from octavo.entrypoints.openai.protocol.chat import ChatCompletion
@@ -48,6 +56,16 @@ def routes() -> APIRouter:
     return router
 
 
+def control_routes() -> APIRouter:
+    """What changes the server for everybody: only there when its operator asked for it."""
+    router = APIRouter()
+    router.post("/sleep")(control.sleep)
+    router.post("/wake_up")(control.wake_up)
+    router.get("/is_sleeping")(control.is_sleeping)
+    router.post("/reset_prefix_cache")(control.reset_prefix_cache)
+    return router
+
+
 def page_routes() -> APIRouter:
     """The page at `/` and its files."""
     router = APIRouter(include_in_schema=False)
@@ -75,6 +93,8 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
     )
     app.state.server = state
     app.include_router(routes())
+    if args.enable_sleep_mode:
+        app.include_router(control_routes())
     if not args.disable_web:
         app.include_router(page_routes())
     install_error_handlers(app)

@@ -70,12 +70,13 @@ class ServerState:
         """Refuse new work while the server shuts down or the engine is away.
 
         Raises:
-            DrainingError, EngineDeadError: with status 503.
+            DrainingError, EngineDeadError, AsleepError: with status 503.
         """
         if self.draining:
             raise DrainingError("The server is shutting down and takes no new requests.")
         if not self.engine.is_ready:
             raise EngineDeadError("The engine is starting; try again in a moment.")
+        self.engine.check_awake()
 
 
 def server_state(request: Request) -> ServerState:
