@@ -153,7 +153,6 @@ def test_a40_requests_in_flight_survive_bad_ids() -> None:
     "field",
     [
         {"response_format": {"type": "json_object"}},
-        {"tool_choice": "required"},
         {"structured_outputs": {"regex": "a"}},
     ],
 )

@@ -62,7 +62,8 @@ def _sampling(body: MessagesRequest) -> dict[str, Any]:
 def _template_arguments(body: CountTokensRequest) -> dict[str, Any] | None:
     arguments: dict[str, Any] = {}
     if body.thinking is not None:
-        arguments["enable_thinking"] = body.thinking.type != "disabled"
+        thinks = body.thinking.type != "disabled"
+        arguments |= {"enable_thinking": thinks, "thinking": thinks}
     if body.output_config is not None and body.output_config.effort is not None:
         arguments["reasoning_effort"] = body.output_config.effort
     return arguments | (body.chat_template_kwargs or {}) or None

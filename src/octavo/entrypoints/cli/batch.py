@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 # Of the server's settings, those that matter without a socket; the rest is about one.
 SERVER_FLAGS = frozenset(
-    {"chat_template", "trust_request_chat_template", "response_role", "max_request_bytes"}
-)
+    {
+        "chat_template", "trust_request_chat_template", "response_role", "max_request_bytes", "enable_auto_tool_choice",
+        "tool_call_parser", "reasoning_parser", "tool_parser_plugin", "reasoning_parser_plugin",
+        "exclude_tools_when_tool_choice_none",
+    }
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,6 +35,19 @@ class ServerArgs:
     """Let requests bring a chat template of their own."""
     response_role: str = "assistant"
     """Role of answers."""
+    enable_auto_tool_choice: bool = True
+    """Let the model call tools of its own accord (`tool_choice` auto), if the format of its calls is known."""
+    tool_call_parser: str = "auto"
+    """Format of the model's tool calls: a name (docs/tools-and-reasoning.md lists them), `auto` (what the chat template
+    gives away) or `none`."""
+    reasoning_parser: str = "auto"
+    """Format of the model's reasoning: a name, `auto` or `none` (reasoning stays in the content)."""
+    tool_parser_plugin: str = ""
+    """Python file or module whose FORMAT is one more for --tool-call-parser and --reasoning-parser."""
+    reasoning_parser_plugin: str = ""
+    """The same, for --reasoning-parser."""
+    exclude_tools_when_tool_choice_none: bool = False
+    """Do not show tools to the model in requests with `tool_choice` none."""
     enable_request_id_headers: bool = True
     """Answer with the X-Request-Id of the request, or a fresh one."""
     shutdown_timeout: float = 30.0

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from octavo.engine.input import check_text, truncated
 from octavo.engine.pairs import pair_prompt
 from octavo.engine.pooling_input import truncated_ids
+from octavo.entrypoints.openai.answer_forms import AnswerForms
 from octavo.entrypoints.openai.args import ServerArgs
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.completion import CompletionRequest
@@ -19,6 +20,8 @@ from octavo.entrypoints.openai.protocol.fields import SamplingFields
 from octavo.entrypoints.openai.protocol.pooling import InputFields
 from octavo.entrypoints.openai.protocol.tokens import TokenizeRequest
 from octavo.entrypoints.parsers.events import AnswerParser, PassThrough
+from octavo.entrypoints.parsers.selection import shows_tools
+from octavo.entrypoints.parsers.told import with_calls_spelled, with_tools
 from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers import Tokenizer, TokenStream
 from octavo.tokenizers.chat import choose_template, render_chat
@@ -49,11 +52,13 @@ class ChatPrompt:
 
     Attributes:
         echo: Text to repeat before the answer (a continued message with `echo`).
+        shows_special_tokens: The engine must spell control tokens out: the parser needs them.
         new_parser: Makes what takes one answer to this prompt apart; each of the n answers needs its own.
     """
 
     token_ids: list[int]
     echo: str = ""
+    shows_special_tokens: bool = False
     new_parser: Callable[[], AnswerParser] = PassThrough
 
 
@@ -72,6 +77,7 @@ class Renderer:
         self._templates = templates
         self._args = args
         self._max_model_len = max_model_len
+        self._forms = AnswerForms(args)
         self._pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="render")
         self._long_texts = ThreadPoolExecutor(1, thread_name_prefix="render-long")
 
@@ -83,16 +89,29 @@ class Renderer:
         """The ids of a conversation.
 
         Raises:
-            InvalidRequestError: the template refuses it, or there is none, or it is too long.
+            InvalidRequestError: the template refuses it, or there is none, or it is too long; or calls are asked for
+                whose format is not known.
         """
         opens_turn = body.opens_assistant_turn
+        tools = self._shown_tools(body)
+        form = self._forms.of(body, self._template_for(body.chat_template, bool(tools)))
         render = partial(
-            self._render, body, body.visible_tools, documents=body.documents, add_generation_prompt=opens_turn
+            self._render, body, tools, documents=body.documents, add_generation_prompt=opens_turn
         )
         text = await self._run(self._pool, render)
-        ids = await self._encode([text], body.add_special_tokens, body.truncate_prompt_tokens is None)
-        echo = self._echoed(body.messages[-1], opens_turn) if body.echo else ""
-        return ChatPrompt(self._truncated(body, body.token_limit, ids[0]), echo)
+        (ids,) = await self._encode([text], body.add_special_tokens, body.truncate_prompt_tokens is None)
+        ids = self._truncated(body, body.token_limit, ids)
+        return ChatPrompt(
+            ids,
+            self._echoed(body.messages[-1], opens_turn) if body.echo else "",
+            not (form.is_plain and body.skip_special_tokens),
+            partial(form.parser, self.tokenizer, text, ids, opens_turn=opens_turn),
+        )
+
+    def _shown_tools(self, body: ChatCompletionRequest) -> list[dict[str, Any]] | None:
+        """Tools that the template shows to the model."""
+        hides = self._args.exclude_tools_when_tool_choice_none and body.choice.mode == "none"
+        return None if hides else body.tools
 
     async def completion_prompts(self, body: CompletionRequest) -> list[list[int]]:
         """The ids of each prompt, in order.
@@ -224,7 +243,10 @@ class Renderer:
         add_generation_prompt: bool,
     ) -> str:
         """A conversation as its template writes it."""
-        extras = body.chat_template_kwargs or {}
+        given = (
+            body.template_arguments if isinstance(body, ChatCompletionRequest) else body.chat_template_kwargs
+        )
+        extras = given or {}
         taken = sorted(RESERVED & set(extras))
         if taken:
             message = f"chat_template_kwargs must not hold {taken[0]!r}, which is a field of its own"
@@ -232,7 +254,7 @@ class Renderer:
         template = self._template_for(body.chat_template, bool(tools))
         return render_chat(
             template,
-            prepare_messages(body.messages or [], template),
+            _in_words(prepare_messages(body.messages or [], template), tools, template),
             tools=tools,
             documents=documents,
             add_generation_prompt=add_generation_prompt,
@@ -251,6 +273,15 @@ class Renderer:
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _in_words(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, template: str
+) -> list[dict[str, Any]]:
+    """The messages, with tools and calls in words where the template would pass over them."""
+    if "tool_calls" not in template:
+        messages = with_calls_spelled(messages)
+    return with_tools(messages, tools) if tools and not shows_tools(template) else messages
 
 
 def _check_letters(count: int) -> None:

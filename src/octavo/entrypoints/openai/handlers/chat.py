@@ -56,9 +56,7 @@ async def create_chat_completion(body: ChatCompletionRequest, request: Request) 
     if body.top_logprobs is not None:
         check_logprobs("top_logprobs", body.top_logprobs, state.engine.config.model)
     prompt = await state.renderer.chat_prompt(body)
-    params = body.sampling_params(
-        defaults=state.sampling_defaults, max_tokens=body.token_limit, logprobs=body.num_logprobs
-    )
+    params = generation.chat_params(state, body, prompt)
     request_id = new_request_id("chatcmpl", request, body.request_id)
     answer = Answer(state, body, prompt, request_id, model, state.now())
     outputs = generation.generate(state, body, prompt.token_ids, params, request_id)
@@ -73,7 +71,9 @@ def _completion(answer: Answer, final: RequestOutput) -> ChatCompletion:
     count.add_prompt(final)
     count.add_output(final)
     body = answer.body
-    choices = [ChoiceStream(answer, choice.index).whole(choice) for choice in final.outputs]
+    streams = [ChoiceStream(answer, choice.index) for choice in final.outputs]
+    choices = [stream.whole(choice) for stream, choice in zip(streams, final.outputs, strict=True)]
+    count.reasoning_tokens = sum(stream.reasoning_tokens for stream in streams)
     return ChatCompletion(
         id=answer.request_id,
         created=answer.created,
@@ -127,6 +127,11 @@ class ChoiceStream:
         return chunks
 
     @property
+    def reasoning_tokens(self) -> int:
+        """Tokens so far that were reasoning."""
+        return self._parser.reasoning_tokens
+
+    @property
     def _role(self) -> str:
         return self._answer.state.args.response_role
 
@@ -174,7 +179,9 @@ async def _chunks(answer: Answer, outputs: AsyncGenerator[RequestOutput]) -> Asy
             for choice in choices:
                 yield _with_usage(answer, count, choice.first_chunk(output))
         for news in output.outputs:
-            for chunk in choices[news.index].chunks(news):
+            chunks = choices[news.index].chunks(news)
+            count.reasoning_tokens = sum(choice.reasoning_tokens for choice in choices)
+            for chunk in chunks:
                 yield _with_usage(answer, count, chunk)
     if answer.body.wants_usage:
         yield answer.head() | {"choices": [], "usage": count.usage().model_dump()}

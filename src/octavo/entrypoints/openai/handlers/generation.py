@@ -10,14 +10,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from octavo.engine.input import check_extra_args
+from octavo.entrypoints.openai.forced_calls import constrained
 from octavo.entrypoints.openai.handlers.logprobs import LogprobStyle
+from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
 from octavo.entrypoints.openai.protocol.names import ENGINE_NAMES, named
 from octavo.entrypoints.openai.protocol.usage import Usage
+from octavo.entrypoints.openai.renderer import ChatPrompt
 from octavo.entrypoints.openai.state import ServerState
 from octavo.lib.errors import OctavoError
 from octavo.types.outputs import RequestOutput
@@ -26,6 +30,19 @@ from octavo.types.sampling_params import SamplingParams
 T = TypeVar("T")
 # Of one stream among several: an output, its end (None) or what broke it.
 Item = tuple[int, RequestOutput | Exception | None]
+
+
+def chat_params(state: ServerState, body: ChatCompletionRequest, prompt: ChatPrompt) -> SamplingParams:
+    """What the engine is asked for an answer to a conversation.
+
+    Raises:
+        InvalidRequestError: a field is out of its range.
+    """
+    params = body.sampling_params(
+        defaults=state.sampling_defaults, max_tokens=body.token_limit, logprobs=body.num_logprobs
+    )
+    spelled = msgspec.structs.replace(params, skip_special_tokens=not prompt.shows_special_tokens)
+    return constrained(spelled, body)
 
 
 def generate(
@@ -175,6 +192,7 @@ class UsageCount:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def add_prompt(self, output: RequestOutput) -> None:
         self.prompt_tokens += len(output.prompt_token_ids)
@@ -183,4 +201,4 @@ class UsageCount:
         self.completion_tokens += sum(len(choice.token_ids) for choice in output.outputs)
 
     def usage(self) -> Usage:
-        return Usage.of(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
+        return Usage.of(self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.reasoning_tokens)

@@ -105,10 +105,7 @@ async def open_turn(state: ServerState, chat: ChatCompletionRequest, request_id:
     """
     state.check_generates()
     prompt = await state.renderer.chat_prompt(chat)
-    params = chat.sampling_params(
-        defaults=state.sampling_defaults, max_tokens=chat.token_limit, logprobs=chat.num_logprobs
-    )
-    return Turn(state, chat, prompt, params, request_id)
+    return Turn(state, chat, prompt, generation.chat_params(state, chat, prompt), request_id)
 
 
 async def started(pieces: AsyncGenerator[Piece]) -> AsyncGenerator[Piece]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
+from octavo.entrypoints.openai.protocol.tools import ToolChoice, check_tools, chosen
 from octavo.entrypoints.openai.protocol.usage import Usage
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 
@@ -32,6 +34,8 @@ class ChatCompletionRequest(SamplingFields):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    include_reasoning: bool = True
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     documents: list[dict[str, Any]] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
@@ -49,10 +53,8 @@ class ChatCompletionRequest(SamplingFields):
                 f"response_format {self.response_format.type!r} is not supported by this version of Octavo"
             )
             raise NotSupportedError(message, param="response_format")
-        if isinstance(self.tool_choice, dict) or self.tool_choice not in (None, "none", "auto"):
-            raise NotSupportedError(
-                "tool_choice takes none or auto in this version of Octavo", param="tool_choice"
-            )
+        check_tools(self.tools or ())
+        chosen(self.tool_choice, self.tools or ())
         if self.top_logprobs is not None and not self.logprobs:
             raise InvalidRequestError("top_logprobs needs logprobs=true", param="top_logprobs")
         if self.continue_final_message and self.add_generation_prompt:
@@ -78,10 +80,25 @@ class ChatCompletionRequest(SamplingFields):
             return not self.continue_final_message
         return self.add_generation_prompt
 
+    @cached_property
+    def choice(self) -> ToolChoice:
+        """What may and must be called."""
+        return chosen(self.tool_choice, self.tools or ())
+
     @property
-    def visible_tools(self) -> list[dict[str, Any]] | None:
-        """Tools that the template shows to the model."""
-        return None if self.tool_choice == "none" else self.tools
+    def max_calls(self) -> int | None:
+        """Calls that an answer may hold."""
+        return 1 if self.parallel_tool_calls is False or self.choice.named else None
+
+    @property
+    def template_arguments(self) -> dict[str, Any]:
+        """Variables for the template: how much to think, by the names that templates know; what is given goes first."""
+        given = self.chat_template_kwargs or {}
+        if self.reasoning_effort is None:
+            return given
+        thinks = self.reasoning_effort != "none"
+        effort = {"reasoning_effort": self.reasoning_effort} if thinks else {}
+        return {"enable_thinking": thinks, "thinking": thinks} | effort | given
 
 
 class TopLogprob(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any
 from octavo.entrypoints.openai.handlers.turns import Turn, chat_body
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
-from octavo.entrypoints.openai.protocol.responses import MAX_TOOLS, ReasoningOptions, ResponsesRequest
+from octavo.entrypoints.openai.protocol.responses import MAX_TOOLS, ResponsesRequest
 from octavo.entrypoints.openai.responses.open_items import new_id
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 
@@ -40,7 +40,8 @@ def chat_request(body: ResponsesRequest, messages: list[dict[str, Any]]) -> Chat
         "stream": bool(body.stream or body.background or body.wants_logprobs),
         "tools": [_chat_tool(tool) for tool in tools] or None,
         "tool_choice": choice if tools else None,
-        "chat_template_kwargs": template_arguments(body.reasoning, body.chat_template_kwargs),
+        "reasoning_effort": body.reasoning.effort if body.reasoning else None,
+        "chat_template_kwargs": body.chat_template_kwargs,
     }
     if body.parallel_tool_calls is not None and tools:
         fields["parallel_tool_calls"] = body.parallel_tool_calls
@@ -49,17 +50,6 @@ def chat_request(body: ResponsesRequest, messages: list[dict[str, Any]]) -> Chat
     if body.text is not None and body.text.format is not None:
         fields["response_format"] = body.text.format.response_format()
     return chat_body(fields)
-
-
-def template_arguments(
-    reasoning: ReasoningOptions | None, given: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """How much to think, by the names under which templates ask for it; what a request says itself goes first."""
-    if reasoning is None or reasoning.effort is None:
-        return given
-    thinks = reasoning.effort != "none"
-    effort = {"reasoning_effort": reasoning.effort} if thinks else {}
-    return {"enable_thinking": thinks} | effort | (given or {})
 
 
 def empty_response(body: ResponsesRequest, model: str, created: int, turn: Turn) -> dict[str, Any]:
