@@ -51,13 +51,14 @@ def fake_config(
     default_sampling: tuple[tuple[str, float | int], ...] = (),
     runner: str = "generate",
     pooling: PoolingConfig | None = None,
+    name: str = "fake",
     **scheduler: int | str | bool,
 ) -> OctavoConfig:
     """A configuration for the fake model."""
     return OctavoConfig(
         model=ModelConfig(
             model="fake",
-            served_model_names=("fake",),
+            served_model_names=(name,),
             tokenizer="fake",
             dtype="float32",
             max_model_len=max_model_len,

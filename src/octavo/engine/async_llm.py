@@ -124,6 +124,11 @@ class AsyncLLM:
         self._rest.check_awake()
 
     @property
+    def is_starting(self) -> bool:
+        """Whether the first engine is not ready yet and may still become so."""
+        return not self._client.was_ready and self._client.failure is None
+
+    @property
     def is_draining(self) -> bool:
         """Whether `drain()` was called."""
         return self._draining

@@ -21,7 +21,7 @@ from octavo.entrypoints.openai.state import new_request_id, server_state
 
 async def create_message(body: MessagesRequest, request: Request) -> Response:
     """Let the engine continue the conversation."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     model = state.check_model(body.model)
     with named(NAMES):
@@ -36,7 +36,7 @@ async def create_message(body: MessagesRequest, request: Request) -> Response:
 
 async def count_tokens(body: CountTokensRequest, request: Request) -> TokenCount:
     """How many tokens the prompt of such a conversation has."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_model(body.model)
     with named(NAMES):
         prompt = await state.renderer.chat_prompt(chat_request(body))

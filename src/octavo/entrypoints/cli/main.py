@@ -16,6 +16,7 @@ from octavo.version import __version__
 # Name of the module in this package, and what `octavo --help` says of it.
 COMMANDS = {
     "serve": "serve a model over HTTP (OpenAI API)",
+    "openai": "serve, with flags alone: the model is `--model`",
     "run": "answer one prompt, or chat in the terminal, without a server",
     "chat": "chat with a running server",
     "complete": "complete text with a running server",

@@ -127,6 +127,7 @@ def _lifespan(state: ServerState) -> Callable[[FastAPI], AbstractAsyncContextMan
             yield
         finally:
             await state.responses.close()
-            state.renderer.close()
+            for each in state.all:
+                each.renderer.close()
 
     return lifespan

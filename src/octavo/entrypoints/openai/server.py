@@ -12,6 +12,8 @@ import math
 import signal
 import socket
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +23,9 @@ from octavo.lib.errors import ConfigError, DrainingError, OctavoError
 if TYPE_CHECKING:
     import uvicorn
 
-    from octavo.engine.args import EngineArgs
     from octavo.engine.async_llm import AsyncLLM
     from octavo.entrypoints.openai.args import ServerArgs
+    from octavo.entrypoints.openai.served_models import ServedModel
     from octavo.entrypoints.openai.state import ServerState
 
 logger = logging.getLogger(__name__)
@@ -60,28 +62,31 @@ def claim_port(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run_server(engine_args: EngineArgs, server_args: ServerArgs) -> int:
-    """Serve until a signal comes. Returns the exit code."""
+def run_server(models: Sequence[ServedModel], server_args: ServerArgs) -> int:
+    """Serve one model or several until a signal comes. Returns the exit code."""
     from octavo.engine.model_facts import require_text
 
-    require_text(engine_args, "serve")
+    for model in models:
+        require_text(model.engine, "serve")
     listener = claim_port(server_args.host, server_args.port)
     try:
-        return asyncio.run(_serve(engine_args, server_args, listener))
+        return asyncio.run(_serve(models, server_args, listener))
     finally:
         listener.close()
 
 
-async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: socket.socket) -> int:
+async def _serve(models: Sequence[ServedModel], server_args: ServerArgs, listener: socket.socket) -> int:
     from octavo.engine.async_llm import AsyncLLM
 
-    engine = AsyncLLM.from_engine_args(engine_args)
+    engines: list[AsyncLLM] = []
     try:
-        state = make_state(engine, server_args)
+        for model in models:
+            engines.append(AsyncLLM.from_engine_args(model.engine))
+        state = make_states(engines, models, server_args)
         server = make_server(state, _api_keys(server_args))
         server.handle_signals()
         serving = asyncio.create_task(server.run([listener]))
-        starting = asyncio.create_task(engine.wait_ready())
+        starting = asyncio.create_task(_wait_ready(engines))
         await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
@@ -99,15 +104,42 @@ async def _serve(engine_args: EngineArgs, server_args: ServerArgs, listener: soc
         logger.error("%s", error.message)
         return 1
     finally:
-        await engine.shutdown()
+        await asyncio.gather(*(engine.shutdown() for engine in engines))
+
+
+async def _wait_ready(engines: Sequence[AsyncLLM]) -> None:
+    """Until all are; raises the first error of one that cannot start."""
+    await asyncio.gather(*(engine.wait_ready() for engine in engines))
 
 
 def _api_keys(args: ServerArgs) -> tuple[str, ...]:
     return tuple(args.api_key or ()) or tuple(filter(None, (environment().api_key,)))
 
 
-def make_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
-    """The parts that handlers share, over an engine that may still be starting."""
+def make_states(
+    engines: Sequence[AsyncLLM], models: Sequence[ServedModel], server_args: ServerArgs
+) -> ServerState:
+    """The state of the first model, with those of the others in it.
+
+    Raises:
+        ConfigError: two models have the same name.
+    """
+    from octavo.entrypoints.openai.served_models import check_names
+
+    check_names([name for engine in engines for name in engine.config.model.served_model_names])
+    each = [replace(server_args, **model.server) for model in models]
+    first = make_state(engines[0], each[0])
+    pairs = zip(engines[1:], each[1:], strict=True)
+    first.others = tuple(make_state(engine, args, beside=first) for engine, args in pairs)
+    return first
+
+
+def make_state(engine: AsyncLLM, server_args: ServerArgs, beside: ServerState | None = None) -> ServerState:
+    """The parts that handlers share, over an engine that may still be starting.
+
+    Args:
+        beside: The state of the server's first model, whose stored responses and uploads are those of all.
+    """
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.entrypoints.openai.responses.archive import make_archive
     from octavo.entrypoints.openai.state import ServerState
@@ -124,13 +156,16 @@ def make_state(engine: AsyncLLM, server_args: ServerArgs) -> ServerState:
         max_model_len=config.model.max_model_len,
     )
     engine.add_listener(MetricsListener(metrics))
-    return ServerState(
+    state = ServerState(
         engine,
         Renderer(tokenizer, templates, server_args, config.model.max_model_len),
         metrics,
         server_args,
-        make_archive(server_args.responses_store, server_args.store_limits),
+        beside.responses if beside else make_archive(server_args.responses_store, server_args.store_limits),
     )
+    if beside is not None:
+        state.uploads = beside.uploads
+    return state
 
 
 def _given_template(given: str | None) -> dict[str, str]:
@@ -195,7 +230,8 @@ class DrainingServer:
     def stop(self, *, force: bool = False) -> None:
         """Take no new requests and end when the open ones are through, or their time is; with `force`, at once."""
         if not self._state.draining:
-            self._state.draining = True
+            for state in self._state.all:
+                state.draining = True
             self._state.uploads.end()
             loop = asyncio.get_running_loop()
             self._time_is_up = loop.call_later(self._state.args.shutdown_timeout, self._end_open_requests)
@@ -204,10 +240,10 @@ class DrainingServer:
 
     def _end_open_requests(self) -> None:
         """Tell the clients that wait still, rather than to cut them off as uvicorn would."""
-        logger.warning("%d requests did not end in time.", self._state.engine.num_open)
-        self._state.engine.fail_open(
-            DrainingError("The server was shut down before the answer was complete.")
-        )
+        engines = [state.engine for state in self._state.all]
+        logger.warning("%d requests did not end in time.", sum(engine.num_open for engine in engines))
+        for engine in engines:
+            engine.fail_open(DrainingError("The server was shut down before the answer was complete."))
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
@@ -226,7 +262,8 @@ def _announce(state: ServerState, args: ServerArgs, listener: socket.socket) -> 
     model = state.model_names[0]
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
     key = " -H 'Authorization: Bearer YOUR_KEY'" if _api_keys(args) else ""
-    print(f"\nOctavo serves {model} at {address}. Try:\n", file=sys.stderr)
+    names = ", ".join(each.model_names[0] for each in state.all)
+    print(f"\nOctavo serves {names} at {address}. Try:\n", file=sys.stderr)
     print(
         f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json'{key} -d '{body}'\n",
         file=sys.stderr,

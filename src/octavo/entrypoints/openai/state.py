@@ -33,6 +33,24 @@ class ServerState:
     created: int = field(default_factory=lambda: int(time.time()))
     uploads: Uploads = field(default_factory=Uploads)
     draining: bool = False
+    others: tuple[ServerState, ...] = ()
+    """Of the server's first model: the states of the others, which share all but engine, renderer and metrics."""
+
+    @property
+    def all(self) -> tuple[ServerState, ...]:
+        """One for each model of the server."""
+        return (self, *self.others)
+
+    def of_model(self, name: str | None) -> ServerState:
+        """The state of one model; None: the first one.
+
+        Raises:
+            NotFoundError: no model of that name is served; names those that are.
+        """
+        for state in self.all:
+            if name is None or name in state.model_names:
+                return state
+        raise self._unknown(name)
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -55,8 +73,11 @@ class ServerState:
         """
         if name is None or name in self.model_names:
             return name or self.model_names[0]
-        served = ", ".join(self.model_names)
-        raise NotFoundError(f"The model {name!r} does not exist; this server has: {served}.", param="model")
+        raise self._unknown(name)
+
+    def _unknown(self, name: str | None) -> NotFoundError:
+        served = ", ".join(known for state in self.all for known in state.model_names)
+        return NotFoundError(f"The model {name!r} does not exist; this server has: {served}.", param="model")
 
     def check_generates(self) -> None:
         """Refuse to generate with a model that is only pooled.
@@ -79,9 +100,13 @@ class ServerState:
         self.engine.check_awake()
 
 
-def server_state(request: Request) -> ServerState:
-    """The state of the app that serves `request`."""
-    return cast(ServerState, request.app.state.server)
+def server_state(request: Request, model: str | None = None) -> ServerState:
+    """The state of the app that serves `request`, for the model that it names; None: the first one.
+
+    Raises:
+        NotFoundError: no model of that name is served.
+    """
+    return cast(ServerState, request.app.state.server).of_model(model)
 
 
 def new_request_id(prefix: str, request: Request, asked: str | None) -> str:

@@ -49,7 +49,7 @@ class Answer:
 
 async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
     """Render the conversation, let the engine continue it."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     model = state.check_model(body.model)
     state.check_generates()

@@ -61,7 +61,7 @@ class Answer:
 
 async def create_completion(body: CompletionRequest, request: Request) -> Response:
     """Continue each prompt."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     model = state.check_model(body.model)
     state.check_generates()

@@ -9,14 +9,14 @@ from octavo.entrypoints.openai.state import ServerState, server_state
 
 
 async def list_models(request: Request) -> ModelList:
-    """Every name under which the model is served."""
-    state = server_state(request)
-    return ModelList(data=[_card(state, name) for name in state.model_names])
+    """Every name under which a model is served."""
+    states = server_state(request).all
+    return ModelList(data=[_card(state, name) for state in states for name in state.model_names])
 
 
 async def retrieve_model(name: str, request: Request) -> ModelCard:
     """One of them."""
-    state = server_state(request)
+    state = server_state(request, name)
     return _card(state, state.check_model(name))
 
 

@@ -43,7 +43,7 @@ async def create_pooling(body: PoolingBody, request: Request) -> Response:
 
 async def create_classification(body: ClassificationRequest, request: Request) -> Response:
     """The classes of each input."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     params = body.pooling_params("classify")
     head, outputs = await _run(state, request, body, params, "classify")
     labels = pooling_of(state.engine.config.model, None).labels
@@ -57,7 +57,7 @@ async def create_classification(body: ClassificationRequest, request: Request) -
 
 async def create_cohere_embedding(body: CohereEmbedRequest, request: Request) -> Response:
     """Embeddings in the shapes that Cohere's clients read."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     state.check_model(body.model)
     limit = -1 if body.truncate == "END" else None
@@ -91,7 +91,7 @@ async def _encoded(
 ) -> Response:
     """Vectors in the wanted encoding. `names`: prefix of the id, kind of an entry, and the key of its vector."""
     prefix, kind, key = names
-    head, outputs = await _run(server_state(request), request, body, params, prefix)
+    head, outputs = await _run(server_state(request, body.model), request, body, params, prefix)
     head["usage"] = usage_of(outputs).model_dump()
     encoding = body.encoding_format
     if encoding in ("bytes", "bytes_only"):

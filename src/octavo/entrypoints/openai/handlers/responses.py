@@ -27,7 +27,7 @@ MAX_PAGE = 100
 
 async def create_response(body: ResponsesRequest, request: Request) -> Response:
     """Answer now, as a stream, or in the background."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     model = state.check_model(body.model)
     turn = await _turn(state, body, new_request_id("resp", request, body.request_id))

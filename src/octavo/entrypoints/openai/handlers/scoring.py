@@ -27,7 +27,7 @@ class Scores:
 
 async def create_score(body: ScoreRequest, request: Request) -> Response:
     """A score for each pair."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     model = state.check_model(body.model)
     pairs = paired(*body.both, body.names)
@@ -39,7 +39,7 @@ async def create_score(body: ScoreRequest, request: Request) -> Response:
 
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """Documents by how well they answer the query, the best first; equal ones in the order they came in."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_open()
     model = state.check_model(body.model)
     texts = body.texts

@@ -18,7 +18,7 @@ from octavo.lib.errors import InvalidRequestError
 
 async def tokenize(body: TokenizeRequest, request: Request) -> TokenizeResponse:
     """Text or conversation to token ids, as a completion or chat request would see them."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_model(body.model)
     ids = await state.renderer.tokenize(body)
     tokenizer = state.renderer.tokenizer
@@ -32,7 +32,7 @@ async def tokenize(body: TokenizeRequest, request: Request) -> TokenizeResponse:
 
 async def detokenize(body: DetokenizeRequest, request: Request) -> DetokenizeResponse:
     """Token ids to text, special tokens included."""
-    state = server_state(request)
+    state = server_state(request, body.model)
     state.check_model(body.model)
     size = state.engine.config.model.vocab_size
     for token in (min(body.tokens, default=0), max(body.tokens, default=0)):
