@@ -14,6 +14,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from octavo.config import (
     SchedulerConfig,
 )
 from octavo.engine.core import EngineCore
+from octavo.lib.errors import InvalidRequestError
 from octavo.tokenizers.base import Tokenizer, TokenizerInfo
 from octavo.tokenizers.pieces import Pieces
 from octavo.types.engine import TokenLogprobs
@@ -35,10 +37,12 @@ from octavo.types.kv import KVLayer, KVLayout
 from octavo.types.pooling_params import PoolingParams
 from octavo.types.sampling_params import SamplingParams
 from octavo.types.step import RequestStep, StepOutput, StepPlan
+from octavo.types.structured_outputs import StructuredOutputsParams
 
 VOCAB = 1024
 EOS, BOS = 256, 257
 RAISE, BROKEN, DIE = 901, 902, 903
+WRONG_GRAMMAR, SLOW_GRAMMAR = "wrong", "slow"
 SPECIAL = {EOS: "<eos>", BOS: "<bos>"}
 
 
@@ -148,6 +152,8 @@ class FakeExecutor:
     """How often its pages were given back."""
     loads: int = 0
     shutdowns: int = 0
+    grammars: dict[str, Future[None]] = field(default_factory=dict)
+    """Of requests so far; those for `SLOW_GRAMMAR` are the test's to finish."""
     plans: deque[StepPlan] = field(default_factory=lambda: deque(maxlen=100))
     states: dict[str, _State] = field(default_factory=dict)
 
@@ -182,6 +188,16 @@ class FakeExecutor:
 
     def discard_kv(self) -> None:
         self.discarded += 1
+
+    def prepare_grammar(self, params: StructuredOutputsParams) -> Future[None]:
+        future = self.grammars.setdefault(params.text, Future())
+        if params.text == WRONG_GRAMMAR:
+            future.set_exception(
+                InvalidRequestError("the grammar is wrong", param="structured_outputs.regex")
+            )
+        elif params.text != SLOW_GRAMMAR and not future.done():
+            future.set_result(None)
+        return future
 
     def shutdown(self) -> None:
         self.shutdowns += 1

@@ -20,8 +20,10 @@ from octavo.models.loading import load_model
 from octavo.models.registry import build_spec
 from octavo.scheduling.kv.groups import plan_groups
 from octavo.scheduling.scheduler import Scheduler
-from octavo.types.engine import EngineRequest, TokenLogprobs
+from octavo.structured_output.engine import GrammarEngine
+from octavo.types.engine import EngineRequest, FinishReason, TokenLogprobs
 from octavo.types.sampling_params import SamplingParams
+from octavo.worker.grammars import GrammarTable
 from octavo.worker.input_batch import PreparedStep
 from octavo.worker.model_runner import ModelRunner
 
@@ -98,6 +100,7 @@ class Answer:
     num_cached_tokens: int = 0
     error: str | None = None
     finished: bool = False
+    finish_reason: FinishReason | None = None
 
 
 class Stepper:
@@ -117,6 +120,7 @@ class Stepper:
         runner: Callable[..., ModelRunner] = ModelRunner,
         recorded: bool = False,
         max_decode_steps: int = 1,
+        grammars: GrammarEngine | None = None,
     ) -> None:
         self.layout = plan_groups(model.spec.kv_layers(), block_size, kv_dtype)
         config = SchedulerConfig(
@@ -127,7 +131,12 @@ class Stepper:
         cache = CacheConfig(block_size=block_size, enable_prefix_caching=enable_prefix_caching)
         self.scheduler = Scheduler(config, cache, self.layout, num_blocks, model.spec.max_position)
         self.runner = runner(
-            model, self.layout, num_blocks, vocab_size=model.spec.vocab_size, max_num_seqs=max_num_seqs
+            model,
+            self.layout,
+            num_blocks,
+            vocab_size=model.spec.vocab_size,
+            max_num_seqs=max_num_seqs,
+            grammars=None if grammars is None else GrammarTable(grammars, model.spec.vocab_size),
         )
         if recorded:
             self.runner.record(model, max_num_batched_tokens)
@@ -144,6 +153,7 @@ class Stepper:
         prompt: Sequence[int],
         sampling: SamplingParams,
         stop_token_ids: Sequence[int] = (),
+        output_token_ids: Sequence[int] = (),
     ) -> None:
         """Queue a request that runs to its `max_tokens`, or to one of the stop ids."""
         self.answers[request_id] = Answer()
@@ -153,6 +163,7 @@ class Stepper:
                 prompt_token_ids=list(prompt),
                 sampling=sampling,
                 stop_token_ids=list(stop_token_ids),
+                output_token_ids=list(output_token_ids),
             )
         )
 
@@ -170,6 +181,7 @@ class Stepper:
             answer.prompt_logprobs += output.new_prompt_logprobs or []
             answer.num_cached_tokens = output.num_cached_tokens
             answer.finished = output.finish_reason is not None
+            answer.finish_reason = output.finish_reason
         self.num_preemptions += self.scheduler.stats().num_preemptions
 
     def abort(self, request_id: str) -> None:

@@ -151,10 +151,7 @@ def test_a40_requests_in_flight_survive_bad_ids() -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [
-        {"response_format": {"type": "json_object"}},
-        {"structured_outputs": {"regex": "a"}},
-    ],
+    [{"guided_json": {"type": "object"}}, {"prediction": {"type": "content", "content": "x"}}],
 )
 def test_what_is_not_served_is_refused_by_name_never_ignored(server: Server, field: dict[str, Any]) -> None:
     assert error(server.chat(**field), 501)["param"] == next(iter(field))

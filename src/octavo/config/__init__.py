@@ -10,6 +10,7 @@ from octavo.config.octavo_config import (
     OctavoConfig,
     PoolingConfig,
     SchedulerConfig,
+    StructuredOutputsConfig,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "OctavoConfig",
     "PoolingConfig",
     "SchedulerConfig",
+    "StructuredOutputsConfig",
 ]

@@ -143,6 +143,24 @@ class LoadConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StructuredOutputsConfig:
+    """How answers are held to schemas and grammars."""
+
+    backend: str = "auto"
+    """`auto` (what can hold to it), `guidance`, `xgrammar` or `outlines`."""
+    disable_any_whitespace: bool = False
+    """JSON without whitespace between its parts, where a request does not say."""
+    disable_additional_properties: bool = False
+    """Objects without `additionalProperties` are read as forbidding them, where a request does not say."""
+    enable_in_reasoning: bool = False
+    """Hold to the constraint from the first token on, reasoning included."""
+    reasoning_marks: tuple[str, str] | None = None
+    """Texts that begin and end reasoning, which is free unless `enable_in_reasoning`; None: there is none."""
+    compile_seconds: float = 10.0
+    """A constraint that takes longer to compile is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObservabilityConfig:
     """Logs and metrics."""
 
@@ -161,3 +179,4 @@ class OctavoConfig:
     device: DeviceConfig
     load: LoadConfig
     observability: ObservabilityConfig
+    structured_outputs: StructuredOutputsConfig = StructuredOutputsConfig()

@@ -25,6 +25,7 @@ class Answer:
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | str | None = None
         self.last_token_time: float | None = None
+        self._stop_ids = frozenset(request.stop_token_ids)
         self._keeps_stop = request.sampling.include_stop_str_in_output
         self._detokenizer = make_detokenizer(request, tokenizer)
         self._wants_logprobs = request.sampling.wants_logprobs
@@ -50,7 +51,8 @@ class Answer:
         ids = output.new_token_ids
         reason = output.finish_reason
         # The token that stopped the answer belongs to its ids, but its spelling not to its text.
-        spelled = ids[:-1] if reason is FinishReason.STOP and not self._keeps_stop else ids
+        stopped = reason is FinishReason.STOP and bool(ids) and ids[-1] in self._stop_ids
+        spelled = ids[:-1] if stopped and not self._keeps_stop else ids
         taken = self._detokenizer.push(spelled)
         if self._detokenizer.matched is not None:
             self._add_tokens(ids[:taken], output)

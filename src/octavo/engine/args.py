@@ -24,6 +24,7 @@ from octavo.engine.model_facts import (
     resolve_model_path,
 )
 from octavo.engine.sampling_settings import processor_paths
+from octavo.engine.structured_settings import structured_outputs_config
 from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
 from octavo.models.pooling_config import CONVERTS, RUNNERS
@@ -93,6 +94,10 @@ class EngineArgs:
     pooler_config: str | None = flag(None, aliases=("--override-pooler-config",))
     """JSON over what the model says of pooling: pooling_type (LAST, MEAN, CLS), use_activation, dimensions, is_matryoshka,
     matryoshka_dimensions. Of a model that generates, embeddings are given beside answers then."""
+
+    structured_outputs_config: str | None = None
+    """JSON: backend (auto, guidance, xgrammar, outlines), disable_any_whitespace, disable_additional_properties,
+    enable_in_reasoning, compile_seconds, and reasoning_marks: what begins and ends reasoning, which is free."""
 
     block_size: int = 32
     """Tokens a page of the key-value cache: 16, 32, 64 or 128."""
@@ -170,6 +175,7 @@ class EngineArgs:
             device=self._device_config(),
             load=LoadConfig(load_format=self.load_format, quantization=self.quantization),
             observability=self._observability_config(),
+            structured_outputs=structured_outputs_config(self.structured_outputs_config),
         )
 
     def _check_numbers(self) -> None:

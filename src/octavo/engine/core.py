@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from octavo.config import ModelConfig, OctavoConfig
 from octavo.engine.decode_pace import DecodePace
+from octavo.engine.grammar_gate import GrammarGate
 from octavo.engine.kv_sizing import MemoryFacts, memory_table, pages_for_tokens, size_pool, workspace_bytes
 from octavo.engine.loading_bar import ProgressListener, silent
 from octavo.engine.sleep import SleepState, check_sleep, check_tags
@@ -68,6 +69,7 @@ class EngineCore:
         )
         self._check_extra_args = _extra_args_check(config.model)
         self._unsent: list[EngineOutput] = []
+        self._grammars = GrammarGate(executor.prepare_grammar)
         self._failed_steps = 0
         self._rest = SleepState()
         self._pace = DecodePace(config.scheduler.max_decode_steps)
@@ -83,23 +85,46 @@ class EngineCore:
             try:
                 self._check_extra_args(request.sampling)
                 self._rest.check_awake()
-                self.scheduler.add(request)
-            except OctavoError as error:
-                self._unsent.append(_failure(request.request_id, error.message, error.error_type))
+                if self._grammars.passes(request):
+                    self.scheduler.add(request)
             except Exception as error:
-                logger.exception("Request %s could not be queued.", request.request_id)
-                self._unsent.append(_failure(request.request_id, repr(error)))
+                self._refuse(request, error)
+
+    def _refuse(self, request: EngineRequest, error: BaseException) -> None:
+        if isinstance(error, OctavoError):
+            failure = _failure(request.request_id, error.message, error.error_type)
+            failure.error_param = error.param
+        else:
+            logger.error("Request %s could not be queued.", request.request_id, exc_info=error)
+            failure = _failure(request.request_id, repr(error))
+        self._unsent.append(failure)
+
+    def _admit_compiled(self) -> None:
+        """Queue requests whose grammars are there now."""
+        if not self.scheduler.has_work() and not self._unsent:
+            self._grammars.wait()
+        for request, error in self._grammars.take():
+            try:
+                if error is not None:
+                    raise error
+                self.scheduler.add(request)
+            except Exception as wrong:
+                self._refuse(request, wrong)
 
     def abort(self, request_ids: Sequence[str]) -> None:
         """Drop requests before the next step; unknown ids are ignored."""
+        dropped = self._grammars.drop(request_ids)
+        self._unsent += [_ended(request_id, FinishReason.ABORT) for request_id in dropped]
         self._unsent.extend(self.scheduler.abort(list(request_ids)))
 
     def has_work(self) -> bool:
         """Whether `step()` would bring anything."""
-        return bool(self._unsent) or self.scheduler.has_work()
+        return bool(self._unsent or len(self._grammars)) or self.scheduler.has_work()
 
     def step(self) -> EngineOutputs:
         """Run one step and hand out what it, and refusals and aborts since the last one, brought."""
+        if len(self._grammars):
+            self._admit_compiled()
         outputs, self._unsent = self._unsent, []
         if self.scheduler.has_work():
             outputs += self._run(self.scheduler.schedule(self._pace.steps))
@@ -222,6 +247,10 @@ def _warn_if_small(layout: KVLayout, num_blocks: int, max_model_len: int) -> Non
             max_model_len,
             needed,
         )
+
+
+def _ended(request_id: str, reason: FinishReason) -> EngineOutput:
+    return EngineOutput(request_id=request_id, new_token_ids=[], finish_reason=reason)
 
 
 def _failure(request_id: str, message: str, error_type: str | None = None) -> EngineOutput:

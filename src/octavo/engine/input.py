@@ -14,7 +14,7 @@ import msgspec
 from octavo.config import ModelConfig
 from octavo.engine.pooling_input import check_generates, fitted, resolve_pooling, truncated_ids, truncation
 from octavo.engine.token_rules import token_rules
-from octavo.lib.errors import InvalidRequestError, NotSupportedError
+from octavo.lib.errors import InvalidRequestError
 from octavo.types.engine import EngineRequest
 from octavo.types.pooling_params import NO_SAMPLING, PoolingParams
 from octavo.types.sampling_params import MAX_N, SEED_MAX, SamplingParams
@@ -219,6 +219,13 @@ class InputProcessor:
                 param="stop",
             )
 
+    def _check_has_tokenizer(self) -> None:
+        if self._tokenizer is None:
+            raise InvalidRequestError(
+                "This engine has no tokenizer, so structured_outputs cannot be held to.",
+                param="structured_outputs",
+            )
+
     def _check_prompt_logprobs(self, sampling: SamplingParams, prompt_length: int) -> None:
         """They stay in memory until the answer ends."""
         if sampling.prompt_logprobs is None:
@@ -246,7 +253,7 @@ class InputProcessor:
         """Check against this model; `max_tokens` and -1 for "all" become numbers."""
         sampling.check_vocabulary(self._model.vocab_size)
         if sampling.structured_outputs is not None:
-            raise NotSupportedError("structured_outputs are not supported yet", param="structured_outputs")
+            self._check_has_tokenizer()
         return msgspec.structs.replace(
             sampling,
             max_tokens=self._max_tokens(sampling.max_tokens, prompt_length),

@@ -241,9 +241,8 @@ class OutputProcessor:
         if output.finish_reason is FinishReason.ERROR:
             siblings = [engine_id for engine_id in opened.open_ids if engine_id != answer.engine_id]
             done.to_abort.extend(siblings)
-            opened.end(
-                FinishReason.ERROR, error_from_wire(output.error_type, output.error or "The request failed.")
-            )
+            message = output.error or "The request failed."
+            opened.end(FinishReason.ERROR, error_from_wire(output.error_type, message, output.error_param))
             return
         if answer.ended:
             return

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from concurrent.futures import Future
+from typing import Any, Protocol
 
 from octavo.models.loading import Progress
 from octavo.types.kv import KVLayout
 from octavo.types.step import StepOutput, StepPlan
+from octavo.types.structured_outputs import StructuredOutputsParams
 from octavo.worker.worker import LoadedModel
 
 __all__ = ["Executor", "LoadedModel", "Progress"]
@@ -36,6 +38,12 @@ class Executor(Protocol):
 
     def discard_kv(self) -> None:
         """Give back the memory of all pages, which read as zero then; steps may go on. No request runs."""
+
+    def prepare_grammar(self, params: StructuredOutputsParams) -> Future[Any]:
+        """Begin to compile a grammar, unless that was done before: requests with it run without a wait once it is done.
+
+        The future raises GrammarError where answers cannot be held to it.
+        """
 
     def shutdown(self) -> None:
         """Free everything. May be called twice."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from octavo.config.octavo_config import OctavoConfig
 from octavo.models.loading import Progress
+from octavo.structured_output.backend import NewMatcher
 from octavo.types.kv import KVLayout
 from octavo.types.step import StepOutput, StepPlan
+from octavo.types.structured_outputs import StructuredOutputsParams
 from octavo.worker.worker import LoadedModel, Worker
 
 
@@ -13,7 +17,9 @@ class UniprocExecutor:
     """Executor with a single worker, called directly."""
 
     def __init__(self, config: OctavoConfig) -> None:
-        self._worker = Worker(config.model, config.load, config.device, config.scheduler)
+        self._worker = Worker(
+            config.model, config.load, config.device, config.scheduler, config.structured_outputs
+        )
 
     def load(self, progress: Progress | None = None) -> LoadedModel:
         """See `Executor.load`."""
@@ -30,6 +36,10 @@ class UniprocExecutor:
     def discard_kv(self) -> None:
         """See `Executor.discard_kv`."""
         self._worker.discard_kv()
+
+    def prepare_grammar(self, params: StructuredOutputsParams) -> Future[NewMatcher]:
+        """See `Executor.prepare_grammar`."""
+        return self._worker.prepare_grammar(params)
 
     def shutdown(self) -> None:
         """See `Executor.shutdown`."""

@@ -111,12 +111,12 @@ class UnsupportedModelError(CheckpointError):
     error_type = "unsupported_model_error"
 
 
-def error_from_wire(error_type: str | None, message: str) -> OctavoError:
+def error_from_wire(error_type: str | None, message: str, param: str | None = None) -> OctavoError:
     """Rebuild an error that crossed a process: the class whose `error_type` that is, or the root."""
     for cls in _subclasses(OctavoError):
         if cls.error_type == error_type and cls is not OctavoError:
-            return cls(message)
-    return OctavoError(message)
+            return cls(message, param=param)
+    return OctavoError(message, param=param)
 
 
 def _subclasses(cls: type[OctavoError]) -> list[type[OctavoError]]:

@@ -25,6 +25,8 @@ class SampledRow:
     logprobs: TokenLogprobs | None = None
     error: str | None = None
     """Set where the row cannot be sampled; `token_id` then means nothing."""
+    error_type: str | None = None
+    """Class of `error`; None: an internal error."""
 
 
 class Sampler:
@@ -162,6 +164,8 @@ def _edit(logits: torch.Tensor, batch: SamplingBatch, processors: ProcessorChain
         penalize(logits, batch.penalties)
     if batch.banned is not None:  # last, so that no bias or penalty can bring a token back
         ban(logits, batch.banned)
+    if batch.grammar is not None:
+        ops.apply_token_bitmask(logits, batch.grammar.bits, batch.grammar.rows)
     force(logits, batch.forced)
 
 

@@ -60,11 +60,13 @@ class SamplingBatch:
     """[R] ids whose log probabilities are wanted, [n] int64; empty where no row wants any."""
     processor_rows: Sequence[ProcessorRow] = ()
     """[R], or none where there are no processors."""
+    grammar: TokenMasks | None = None
+    """Rows whose answers have a grammar, and what may come there."""
 
     @property
     def edits_logits(self) -> bool:
         """Whether any row's logits are changed before sampling."""
-        edits = (self.bias, self.banned, self.penalties, self.masks)
+        edits = (self.bias, self.banned, self.penalties, self.masks, self.grammar)
         return any(one is not None for one in edits) or bool(self.forced or self.processor_rows)
 
     @property

@@ -129,7 +129,8 @@ class Request:
         if reason is FinishReason.REPETITION:
             return "repetition_detected"
         last = self.token_ids[-1]
-        return last if reason is FinishReason.STOP and last not in self.eos_token_ids else None
+        own = last in self.stop_token_ids and last not in self.eos_token_ids
+        return last if reason is FinishReason.STOP and own else None
 
     def as_new(self) -> NewRequest:
         """What the executor needs to take the request in."""

@@ -314,6 +314,7 @@ class Scheduler:
     def _take_result(self, request: Request, count: int, result: RequestStep) -> EngineOutput | None:
         if result.error is not None:
             news = self._output(request, [], FinishReason.ERROR, error=result.error)
+            news.error_type = result.error_type
             self._finish(request, forget=True)
             return news
         start = request.num_computed_tokens
@@ -357,17 +358,26 @@ class Scheduler:
             taken += 1
             if reason is not None:
                 break
-        self._counters.generation_tokens += taken
         if taken > 1:  # decode steps on one plan: each token but the last was computed as well
             request.num_computed_tokens += taken - 1
             self.kv.index_pages(request)
+        tokens = result.token_ids[:taken]
+        if reason is None:
+            reason = self._append_forced(request, result, tokens)
+        self._counters.generation_tokens += len(tokens)
         logprobs = result.logprobs[:taken] if result.logprobs else None
-        news = self._output(
-            request, result.token_ids[:taken], reason, logprobs=logprobs, prompt_logprobs=prompt_logprobs
-        )
+        news = self._output(request, tokens, reason, logprobs=logprobs, prompt_logprobs=prompt_logprobs)
         if reason is not None:
             self._finish(request)
         return news
+
+    def _append_forced(self, request: Request, result: RequestStep, tokens: list[int]) -> FinishReason | None:
+        """Append what the grammar leaves no choice about, to be computed like a prompt; says whether the answer ends."""
+        for token_id in result.forced_token_ids:
+            tokens.append(token_id)
+            if (reason := request.append(token_id)) is not None:
+                return reason
+        return FinishReason.STOP if result.ended else None
 
     def _new_prompt_logprobs(
         self, request: Request, start: int, entries: list[TokenLogprobs]

@@ -83,6 +83,8 @@ class EngineOutput(msgspec.Struct, array_like=True, kw_only=True):
     """Monotonic seconds of `queued`, `scheduled` (first time only)."""
     error_type: str | None = None
     """Class of `error` in the hierarchy of `lib/errors.py`; None: an internal error."""
+    error_param: str | None = None
+    """The field of the request at fault."""
     pooled: bytes | None = None
     """Of a pooling request, which ends with it: the vector in little-endian float32."""
 

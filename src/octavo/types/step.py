@@ -64,6 +64,12 @@ class RequestStep(msgspec.Struct, array_like=True, kw_only=True):
     """This request alone failed (say, NaN logits); the others are good."""
     pooled: bytes | None = None
     """Of a pooling request whose last token this was: its vector in little-endian float32."""
+    forced_token_ids: list[int] = []
+    """Tokens that the answer's grammar leaves no choice about: they follow `token_ids`, and are not computed yet."""
+    ended: bool = False
+    """The answer's grammar is complete: nothing can follow."""
+    error_type: str | None = None
+    """Class of `error` in the hierarchy of `lib/errors.py`; None: an internal error."""
 
 
 class StepOutput(msgspec.Struct, array_like=True, kw_only=True):

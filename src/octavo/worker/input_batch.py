@@ -17,6 +17,7 @@ from octavo.sampling import SamplingTable
 from octavo.types.kv import KVLayout
 from octavo.types.step import NewRequest, StepPlan
 from octavo.worker.arrays import GrowingTable
+from octavo.worker.grammars import NO_GRAMMARS, GrammarTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,22 @@ class InputBatch:
         max_num_seqs: Slots.
         vocab_size: Columns of the logits.
         has_processors: Whether logits processors have to see every row that is sampled.
+        grammars: Matchers of answers that have to have a shape.
     """
 
     def __init__(
-        self, layout: KVLayout, max_num_seqs: int, vocab_size: int, *, has_processors: bool = False
+        self,
+        layout: KVLayout,
+        max_num_seqs: int,
+        vocab_size: int,
+        *,
+        has_processors: bool = False,
+        grammars: GrammarTable | None = None,
     ) -> None:
         self.tokens = GrowingTable(max_num_seqs)
         self.pages = [GrowingTable(max_num_seqs, 16) for _ in layout.groups]
         self.sampling = SamplingTable(max_num_seqs, vocab_size, has_processors=has_processors)
+        self.grammars = grammars or GrammarTable(NO_GRAMMARS, vocab_size)
         self.num_computed = np.zeros(max_num_seqs, np.int64)
         self.num_prompt = np.zeros(max_num_seqs, np.int64)
         self.wants_prompt_logprobs = np.zeros(max_num_seqs, np.bool_)
@@ -224,12 +233,14 @@ class InputBatch:
         )
         stops, rules = request.stop_token_ids, request.token_rules
         self.sampling.add(slot, request.request_id, request.sampling, prompt, output, stops, rules)
+        self.grammars.add(slot, request)
 
     def _remove(self, request_id: str) -> None:
         # Absent when it was aborted before it ever ran.
         slot = self._slot_of.pop(request_id, None)
         if slot is not None:
             self.sampling.remove(slot)
+            self.grammars.remove(slot)
             self._free.append(slot)
 
     def _slots(self, request_ids: list[str]) -> NDArray[np.int64]:

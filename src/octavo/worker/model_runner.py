@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from octavo.attention.metadata import ForwardBatch
 from octavo.lib.errors import OctavoError
@@ -16,6 +18,7 @@ from octavo.sampling.sampler import token_logprobs
 from octavo.types.engine import TokenLogprobs
 from octavo.types.kv import KVLayout
 from octavo.types.step import NewRequest, RequestStep, StepOutput, StepPlan
+from octavo.worker.grammars import GrammarTable
 from octavo.worker.input_batch import InputBatch, PreparedStep
 from octavo.worker.kv_tensors import KVTensors
 from octavo.worker.pooler import Pooler
@@ -47,6 +50,7 @@ class ModelRunner:
         max_num_seqs: Requests in the persistent batch at a time.
         pooler: For requests that want a vector; None: there are none.
         sampler: Draws tokens; default: one without logits processors.
+        grammars: For requests whose answers must have a shape; None: there are none.
     """
 
     def __init__(
@@ -59,12 +63,15 @@ class ModelRunner:
         max_num_seqs: int = 256,
         pooler: Pooler | None = None,
         sampler: Sampler | None = None,
+        grammars: GrammarTable | None = None,
     ) -> None:
         self.model: Model = model
         self.kv = KVTensors(layout, num_blocks)
         self._sampler = sampler or Sampler()
         has_processors = bool(self._sampler.processors)
-        self.batch = InputBatch(layout, max_num_seqs, vocab_size, has_processors=has_processors)
+        self.batch = InputBatch(
+            layout, max_num_seqs, vocab_size, has_processors=has_processors, grammars=grammars
+        )
         self._bindings = self.kv.bindings()
         self._prepared: tuple[PreparedStep, ForwardBatch] | None = None
         self._pooler = pooler
@@ -140,8 +147,17 @@ class ModelRunner:
         for first in range(0, len(rows), self._rows_at_a_time):
             part = step.sampled[first : first + self._rows_at_a_time]
             logits = self.model.compute_logits(hidden, rows[first : first + len(part)])
-            sampled = self._sampler(logits, self.batch.sampling.batch(step.slots[part]))
+            sampled = self._sample_rows(logits, step.slots[part])
             self._keep(step, part.tolist(), sampled, results)
+
+    def _sample_rows(self, logits: torch.Tensor, slots: NDArray[np.int64]) -> list[SampledRow]:
+        batch, masked = self.batch.sampling.batch(slots), self.batch.grammars.mask(slots)
+        if masked is None:
+            return self._sampler(logits, batch)
+        sampled = self._sampler(logits, replace(batch, grammar=masked.mask))
+        for row, error in masked.errors.items():
+            sampled[row].error, sampled[row].error_type = error.message, error.error_type
+        return sampled
 
     def _note_pooled(self, requests: list[NewRequest]) -> None:
         for request in requests:
@@ -170,7 +186,7 @@ class ModelRunner:
         for request, row in zip(requests, sampled, strict=True):
             result = results[request]
             if row.error is not None or result.error is not None:
-                result.error = result.error or row.error
+                result.error, result.error_type = result.error or row.error, row.error_type
                 continue
             result.token_ids = [row.token_id]
             result.logprobs = None if row.logprobs is None else [row.logprobs]
@@ -178,6 +194,13 @@ class ModelRunner:
         if good:
             indices, tokens = np.array(good, np.int64).T
             self.batch.append(step.slots[indices], tokens[None])
+            self._advance_grammars(step.slots[indices], [results[request] for request, _ in good])
+
+    def _advance_grammars(self, slots: NDArray[np.int64], results: list[RequestStep]) -> None:
+        """What follows from the drawn tokens where answers have a grammar."""
+        for slot, result in zip(slots.tolist(), results, strict=True):
+            if forced := self.batch.grammars.advance(slot, result):
+                self.batch.append(np.array([slot]), np.array(forced, np.int64)[:, None])
 
     def _add_prompt_logprobs(
         self, step: PreparedStep, hidden: torch.Tensor, results: list[RequestStep]

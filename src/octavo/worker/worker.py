@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch
 
 from octavo import ops
-from octavo.config.octavo_config import DeviceConfig, LoadConfig, ModelConfig, SchedulerConfig
+from octavo.config.octavo_config import (
+    DeviceConfig,
+    LoadConfig,
+    ModelConfig,
+    SchedulerConfig,
+    StructuredOutputsConfig,
+)
 from octavo.layers.parts import Classifier, NoHead
-from octavo.lib.errors import OctavoError
+from octavo.lib.errors import NotSupportedError, OctavoError
 from octavo.models.decoder import Decoder
 from octavo.models.hf_config import HFConfig
 from octavo.models.loading import Progress, load_model
@@ -20,8 +27,14 @@ from octavo.models.spec import DecoderSpec
 from octavo.platforms import UNBOUND, memory_available, process_rss, select_platform, thread_places
 from octavo.sampling import Sampler
 from octavo.sampling.processors import make_processors
+from octavo.structured_output.backend import NewMatcher
+from octavo.structured_output.engine import GrammarEngine
+from octavo.structured_output.vocabulary import Vocabulary, vocabulary_of
+from octavo.tokenizers import load_tokenizer
 from octavo.types.kv import KVLayer, KVLayout
 from octavo.types.step import StepOutput, StepPlan
+from octavo.types.structured_outputs import StructuredOutputsParams
+from octavo.worker.grammars import GrammarTable
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.pooler import Pooler
 from octavo.worker.warmup import WARM_UP_TOKENS, warm_up
@@ -53,11 +66,18 @@ class Worker:
         load: How weights come in.
         device: Where to compute and with how many threads.
         scheduler: How many requests run at a time.
+        structured: How answers are held to grammars.
     """
 
     def __init__(
-        self, model: ModelConfig, load: LoadConfig, device: DeviceConfig, scheduler: SchedulerConfig
+        self,
+        model: ModelConfig,
+        load: LoadConfig,
+        device: DeviceConfig,
+        scheduler: SchedulerConfig,
+        structured: StructuredOutputsConfig = StructuredOutputsConfig(),  # noqa: B008 - frozen
     ) -> None:
+        self._grammars = GrammarEngine(structured, self._read_vocabulary)
         self._model_config = model
         self._load_config = load
         self._device_config = device
@@ -114,6 +134,7 @@ class Worker:
             max_num_seqs=self._scheduler_config.max_num_seqs,
             pooler=self._pooler(self._decoder.spec.hidden_size),
             sampler=Sampler(self._model_config.logprobs_mode, make_processors(self._model_config)),
+            grammars=GrammarTable(self._grammars, self._vocab_size),
         )
         if not self._model_config.enforce_eager and ops.native_available():
             self._runner.record(self._decoder, self._scheduler_config.max_num_batched_tokens)
@@ -130,9 +151,20 @@ class Worker:
         if self._runner is not None:
             self._runner.kv.discard()
 
+    def prepare_grammar(self, params: StructuredOutputsParams) -> Future[NewMatcher]:
+        """Begin to compile a grammar, unless that was done before."""
+        return self._grammars.prepare(params)
+
     def release(self) -> None:
         """Drop the model and the pages."""
+        self._grammars.close()
         self._runner = self._decoder = None
+
+    def _read_vocabulary(self) -> Vocabulary:
+        model = self._model_config
+        if model.tokenizer is None:
+            raise NotSupportedError("structured outputs need a tokenizer", param="structured_outputs")
+        return vocabulary_of(load_tokenizer(model.tokenizer), self._vocab_size, model.eos_token_ids)
 
     def _with_head(self, spec: DecoderSpec) -> DecoderSpec:
         """The model with the head that its runner needs: a pooled one computes no logits of tokens."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engine.fakes import BROKEN, RAISE, FakeExecutor, fake_config, fake_core
+from tests.engine.fakes import (
+    BROKEN,
+    RAISE,
+    SLOW_GRAMMAR,
+    WRONG_GRAMMAR,
+    FakeExecutor,
+    fake_config,
+    fake_core,
+)
 
 from octavo.config import CacheConfig, SchedulerConfig
 from octavo.engine.core import MAX_FAILED_STEPS, EngineCore
@@ -15,6 +23,7 @@ from octavo.scheduling.kv.groups import plan_groups
 from octavo.types.engine import EngineOutput, EngineRequest, FinishReason
 from octavo.types.kv import KVLayer
 from octavo.types.sampling_params import SamplingParams
+from octavo.types.structured_outputs import StructuredOutputsParams
 
 
 def request(name: str, tokens: list[int], **sampling: Any) -> EngineRequest:
@@ -157,3 +166,39 @@ def test_the_table_tells_where_memory_goes() -> None:
     assert "1,600" in text
     assert "4.0 requests of 400 tokens" in text
     assert workspace_bytes(SchedulerConfig(), 1000) > 0
+
+
+def shaped(name: str, regex: str) -> EngineRequest:
+    return request(name, [1, 2], structured_outputs=StructuredOutputsParams(regex=regex))
+
+
+def test_nobody_waits_for_a_grammar_that_is_being_compiled() -> None:
+    executor = FakeExecutor()
+    core = fake_core(executor=executor)
+    core.add([shaped("slow", SLOW_GRAMMAR), shaped("ready", "a"), request("plain", [3])])
+    found: dict[str, list[EngineOutput]] = {}
+    while len(found.get("plain", [])) < 4 or len(found.get("ready", [])) < 4:
+        for output in core.step().outputs:
+            found.setdefault(output.request_id, []).append(output)
+    assert "slow" not in found
+    assert core.has_work()
+    executor.grammars[SLOW_GRAMMAR].set_result(None)
+    assert len(tokens(run(core)["slow"])) == 4
+
+
+def test_a_wrong_grammar_is_the_requests_fault_and_names_the_field() -> None:
+    core = fake_core()
+    core.add([shaped("wrong", WRONG_GRAMMAR), request("plain", [3])])
+    found = run(core)
+    (failure,) = found["wrong"]
+    assert failure.error_type == "invalid_request_error"
+    assert failure.error_param == "structured_outputs.regex"
+    assert len(tokens(found["plain"])) == 4
+
+
+def test_a_request_that_waits_for_its_grammar_can_be_aborted() -> None:
+    core = fake_core()
+    core.add([shaped("slow", SLOW_GRAMMAR)])
+    core.abort(["slow"])
+    (output,) = run(core)["slow"]
+    assert output.finish_reason is FinishReason.ABORT

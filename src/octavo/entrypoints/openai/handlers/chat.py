@@ -19,6 +19,7 @@ from octavo.entrypoints.openai.protocol.chat import (
     ChatCompletionRequest,
     ChoiceLogprobs,
 )
+from octavo.entrypoints.openai.protocol.names import named
 from octavo.entrypoints.openai.renderer import ChatPrompt
 from octavo.entrypoints.openai.sse import sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
@@ -61,8 +62,11 @@ async def create_chat_completion(body: ChatCompletionRequest, request: Request) 
     answer = Answer(state, body, prompt, request_id, model, state.now())
     outputs = generation.generate(state, body, prompt.token_ids, params, request_id)
     if body.stream:
-        return sse_response(_chunks(answer, await generation.opened(request, outputs)))
-    final = await generation.unless_disconnected(request, generation.last_output(outputs))
+        with named(body.renamed_fields):
+            opened = await generation.opened(request, outputs)
+        return sse_response(_chunks(answer, opened))
+    with named(body.renamed_fields):
+        final = await generation.unless_disconnected(request, generation.last_output(outputs))
     return JSONResponse(_completion(answer, final).model_dump(mode="json"))
 
 

@@ -20,6 +20,7 @@ from octavo.entrypoints.openai.protocol.completion import (
     CompletionLogprobs,
     CompletionRequest,
 )
+from octavo.entrypoints.openai.protocol.names import named
 from octavo.entrypoints.openai.sse import sse_response
 from octavo.entrypoints.openai.state import ServerState, new_request_id, server_state
 from octavo.types.outputs import CompletionOutput, PositionLogprobs, PromptPositions, RequestOutput
@@ -76,10 +77,12 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
         for index, ids in enumerate(prompts)
     ]
     if body.stream:
-        opened = await _open_all(request, streams)
+        with named(body.renamed_fields):
+            opened = await _open_all(request, streams)
         return sse_response(_chunks(answer, opened))
     work = _gather([generation.last_output(stream) for stream in streams])
-    finals = await generation.unless_disconnected(request, work)
+    with named(body.renamed_fields):
+        finals = await generation.unless_disconnected(request, work)
     return JSONResponse(_completion(answer, finals).model_dump(mode="json"))
 
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
 from octavo.entrypoints.openai.protocol.tools import ToolChoice, check_tools, chosen
 from octavo.entrypoints.openai.protocol.usage import Usage
-from octavo.lib.errors import InvalidRequestError, NotSupportedError
-
-
-class ResponseFormat(BaseModel):
-    """Only plain text in this version; constrained formats are refused, never ignored."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str = "text"
+from octavo.lib.errors import InvalidRequestError
 
 
 class ChatCompletionRequest(SamplingFields):
@@ -30,7 +22,6 @@ class ChatCompletionRequest(SamplingFields):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    response_format: ResponseFormat | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -48,11 +39,6 @@ class ChatCompletionRequest(SamplingFields):
     def _check(self) -> ChatCompletionRequest:
         if not self.messages:
             raise InvalidRequestError("messages must hold at least one message", param="messages")
-        if self.response_format is not None and self.response_format.type != "text":
-            message = (
-                f"response_format {self.response_format.type!r} is not supported by this version of Octavo"
-            )
-            raise NotSupportedError(message, param="response_format")
         check_tools(self.tools or ())
         chosen(self.tool_choice, self.tools or ())
         if self.top_logprobs is not None and not self.logprobs:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from octavo.entrypoints.openai.protocol.names import ENGINE_NAMES, named
+from octavo.entrypoints.openai.protocol.structured import ResponseFormat, structured_params
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
 from octavo.types.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingParams
+from octavo.types.structured_outputs import StructuredOutputsParams
 
 # Accepted and without effect: they steer a hosted service's billing, storage or routing, never the answer.
 HARMLESS = frozenset(
@@ -21,7 +24,7 @@ HARMLESS = frozenset(
 # Known to clients, changes the answer, not served by this version: refused unless it says nothing.
 NOT_SERVED = frozenset(
     {
-        "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "use_beam_search",
+        "guided_json", "guided_regex", "guided_choice", "guided_grammar", "use_beam_search",
         "length_penalty", "logits_processors", "prompt_embeds", "mm_processor_kwargs", "media_io_kwargs",
         "kv_transfer_params", "audio", "modalities", "prediction", "web_search_options", "reasoning_effort",
         "functions", "function_call",
@@ -99,6 +102,8 @@ class SamplingFields(Body):
     truncate_prompt_tokens: int | None = None
     truncation_side: Literal["left", "right"] = "left"
     return_tokens_as_token_ids: bool = False
+    structured_outputs: dict[str, Any] | None = None
+    response_format: ResponseFormat | None = None
 
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -126,6 +131,20 @@ class SamplingFields(Body):
         if self.prompt_logprobs is not None and self.stream:
             raise InvalidRequestError("prompt_logprobs needs stream=false", param="prompt_logprobs")
         return self
+
+    @cached_property
+    def constraint(self) -> StructuredOutputsParams | None:
+        """What shape the answer must have.
+
+        Raises:
+            InvalidRequestError, NotSupportedError: it is not understood; names the field.
+        """
+        return structured_params(self.structured_outputs, self.response_format)
+
+    @property
+    def renamed_fields(self) -> dict[str, str]:
+        """Fields of `SamplingParams` that this body writes under another name, for errors."""
+        return {} if self.structured_outputs else {"structured_outputs": "response_format"}
 
     def sampling_params(
         self, *, defaults: dict[str, float | int], max_tokens: int | None, logprobs: int | None
@@ -161,6 +180,7 @@ class SamplingFields(Body):
                 skip_special_tokens=self.skip_special_tokens,
                 spaces_between_special_tokens=self.spaces_between_special_tokens,
                 logit_bias=self._logit_bias(),
+                structured_outputs=self.constraint,
                 logprob_token_ids=self.logprob_token_ids,
                 allowed_token_ids=self.allowed_token_ids,
                 bad_words=self.bad_words,
