@@ -40,6 +40,7 @@ from octavo.types.step import RequestStep, StepOutput, StepPlan
 from octavo.types.structured_outputs import StructuredOutputsParams
 
 VOCAB = 1024
+HIDDEN = 4
 EOS, BOS = 256, 257
 RAISE, BROKEN, DIE = 901, 902, 903
 WRONG_GRAMMAR, SLOW_GRAMMAR = "wrong", "slow"
@@ -56,6 +57,7 @@ def fake_config(
     runner: str = "generate",
     pooling: PoolingConfig | None = None,
     name: str = "fake",
+    enable_prompt_embeds: bool = False,
     **scheduler: int | str | bool,
 ) -> OctavoConfig:
     """A configuration for the fake model."""
@@ -67,6 +69,8 @@ def fake_config(
             dtype="float32",
             max_model_len=max_model_len,
             vocab_size=vocab_size,
+            hidden_size=HIDDEN,
+            enable_prompt_embeds=enable_prompt_embeds,
             eos_token_ids=eos_token_ids,
             default_sampling=default_sampling,
             runner=runner,

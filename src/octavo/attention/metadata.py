@@ -39,6 +39,16 @@ class KVBinding:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddedRows:
+    """Rows of a step that are not looked up in the embedding, but given. E rows."""
+
+    rows: torch.Tensor
+    """[E] int64: which of the M."""
+    values: torch.Tensor
+    """[E, H] float32."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardBatch:
     """The input of `Decoder.forward`."""
 
@@ -49,3 +59,5 @@ class ForwardBatch:
     attention: AttentionMetadata
     kv: Sequence[KVBinding]
     """One per layer that keeps keys and values, in layer order."""
+    embeds: EmbeddedRows | None = None
+    """Of prompts that are given as such; such a step is walked through, not replayed."""

@@ -65,6 +65,10 @@ class ModelConfig:
     """Tokens of prompt and answer together."""
     vocab_size: int
     eos_token_ids: tuple[int, ...]
+    hidden_size: int = 0
+    """Width of the hidden states."""
+    enable_prompt_embeds: bool = False
+    """Whether prompts may be rows of the embedding."""
     seed: int = 0
     max_logprobs: int = 20
     """Largest `logprobs` a request may ask for; -1: the whole vocabulary."""

@@ -99,6 +99,9 @@ class EngineArgs:
     """JSON: backend (auto, guidance, xgrammar, outlines), disable_any_whitespace, disable_additional_properties,
     enable_in_reasoning, compile_seconds, and reasoning_marks: what begins and ends reasoning, which is free."""
 
+    enable_prompt_embeds: bool = False
+    """Take prompts as rows of the embedding (`prompt_embeds`), which can make the model see what no text does."""
+
     block_size: int = 32
     """Tokens a page of the key-value cache: 16, 32, 64 or 128."""
     kv_cache_dtype: str = flag("auto", choices=CACHE_DTYPES)

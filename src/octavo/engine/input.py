@@ -13,6 +13,7 @@ import msgspec
 
 from octavo.config import ModelConfig
 from octavo.engine.pooling_input import check_generates, fitted, resolve_pooling, truncated_ids, truncation
+from octavo.engine.prompt_embeds import embeds_of
 from octavo.engine.token_rules import token_rules
 from octavo.lib.errors import InvalidRequestError
 from octavo.types.engine import EngineRequest
@@ -54,6 +55,8 @@ class GenerationRequest:
     """As asked, with `max_tokens` resolved."""
     arrival_time: float
     children: list[EngineRequest] = field(default_factory=list)
+    prompt_embeds: bytes = b""
+    """See `EngineRequest.prompt_embeds`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,13 @@ class InputProcessor:
         check_sequences(sampling.n, self._max_queued)
         self._check_has_text(sampling)
         check_extra_args(sampling.extra_args, self._model)
-        text, ids = self._tokens_of(prompt)
+        embeds = embeds_of(prompt, self._model, sampling.n)
+        if embeds and sampling.prompt_logprobs is not None:
+            raise InvalidRequestError(
+                "prompt_logprobs are of tokens, which prompt_embeds are not.", param="prompt_logprobs"
+            )
+        num_rows = len(embeds) // (4 * max(1, self._model.hidden_size))
+        text, ids = (None, [0] * num_rows) if embeds else self._tokens_of(prompt)
         self._check_prompt(ids)
         self._check_prompt_logprobs(sampling, len(ids))
         _check_priority(priority)
@@ -109,6 +118,7 @@ class InputProcessor:
             prompt_token_ids=ids,
             sampling=self._resolve(sampling, len(ids)),
             arrival_time=time.monotonic() if arrival_time is None else arrival_time,
+            prompt_embeds=embeds,
         )
         request.children.extend(self._fan_out(request, priority, cache_salt))
         return request
@@ -182,6 +192,7 @@ class InputProcessor:
                 priority=priority,
                 cache_salt=cache_salt,
                 token_rules=rules,
+                prompt_embeds=request.prompt_embeds,
             )
 
     def _tokens_of(self, prompt: Prompt) -> tuple[str | None, list[int]]:

@@ -115,6 +115,8 @@ def resolve_model_config(args: EngineArgs, facts: ModelFacts) -> ModelConfig:
             args.max_model_len, facts.spec.max_position, _trained_length(runner, pooling)
         ),
         vocab_size=facts.spec.vocab_size,
+        hidden_size=facts.spec.hidden_size,
+        enable_prompt_embeds=args.enable_prompt_embeds,
         eos_token_ids=_eos_ids(facts, generation),
         seed=args.seed,
         max_logprobs=args.max_logprobs,

@@ -59,7 +59,7 @@ class SafetensorsTensor:
     shape: tuple[int, ...]
     nbytes: int
     file: Path
-    _map: mmap
+    _map: mmap | bytes
     _offset: int
 
     def data(self) -> memoryview:
@@ -68,7 +68,8 @@ class SafetensorsTensor:
 
     def forget(self) -> None:
         """The data has been used: it need not stay in memory. Views stay valid, and read the file again."""
-        forget_pages(self._map, self._offset, self.nbytes)
+        if isinstance(self._map, mmap):
+            forget_pages(self._map, self._offset, self.nbytes)
 
 
 class SafetensorsFile:
@@ -81,7 +82,7 @@ class SafetensorsFile:
     """
 
     def __init__(
-        self, path: Path, data: mmap, tensors: dict[str, SafetensorsTensor], metadata: dict[str, str]
+        self, path: Path, data: mmap | bytes, tensors: dict[str, SafetensorsTensor], metadata: dict[str, str]
     ) -> None:
         self.path = path
         self.tensors: Mapping[str, SafetensorsTensor] = MappingProxyType(tensors)
@@ -105,8 +106,20 @@ class SafetensorsFile:
 
     def close(self) -> None:
         """Unmap the file. A view from `SafetensorsTensor.data` keeps it mapped until the view is gone."""
-        with contextlib.suppress(BufferError):
-            self._map.close()
+        if isinstance(self._map, mmap):
+            with contextlib.suppress(BufferError):
+                self._map.close()
+
+
+def parse_safetensors(data: bytes, name: str) -> SafetensorsFile:
+    """Check what came as bytes; `name` stands for the file in errors.
+
+    Raises:
+        CheckpointError: it is damaged or not safetensors.
+    """
+    if len(data) < 8:
+        raise CheckpointError("is too short to be a safetensors file", file=name)
+    return _parse(Path(name), data)
 
 
 def read_index(path: str | Path) -> dict[str, str]:
@@ -165,7 +178,7 @@ def _parse_json(raw: bytes, file: str, what: str) -> dict[str, Any]:
     return value
 
 
-def _parse(path: Path, data: mmap) -> SafetensorsFile:
+def _parse(path: Path, data: mmap | bytes) -> SafetensorsFile:
     file = str(path)
     (size,) = struct.unpack_from("<Q", data)
     if size > min(MAX_HEADER_BYTES, len(data) - 8):

@@ -29,6 +29,8 @@ class Backbone(Layer):
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         x = self.embed_tokens.forward(batch.token_ids)
+        if batch.embeds is not None:
+            x[batch.embeds.rows] = batch.embeds.values
         for layer in self.layers.items:
             x = layer.forward(x, batch)
         return self.norm.forward(x)

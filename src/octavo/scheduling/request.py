@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from hashlib import sha256
 
 from octavo.scheduling.kv.prefix_index import root_hash
 from octavo.scheduling.repetition import RepetitionWatch
@@ -44,6 +45,7 @@ class Request:
         "pages",
         "pooling",
         "priority",
+        "prompt_embeds",
         "repetition",
         "request_id",
         "resident",
@@ -92,8 +94,8 @@ class Request:
         self.num_cached_tokens: int | None = (
             None  # prompt tokens found in the prefix cache at first; None: not yet run
         )
-        salt = source.cache_salt
-        self.page_hashes = [root_hash({} if salt is None else {"salt": salt})]
+        self.prompt_embeds = source.prompt_embeds
+        self.page_hashes = [root_hash(_key_extras(source))]
 
     @property
     def num_remaining_tokens(self) -> int:
@@ -144,4 +146,13 @@ class Request:
             stop_token_ids=sorted(self.stop_token_ids),
             pooling=self.pooling,
             token_rules=self.token_rules,
+            prompt_embeds=self.prompt_embeds,
         )
+
+
+def _key_extras(source: EngineRequest) -> dict[str, str]:
+    """What beside the tokens decides about keys and values, or keeps them apart."""
+    extras = {} if source.cache_salt is None else {"salt": source.cache_salt}
+    if source.prompt_embeds:
+        extras["prompt_embeds"] = sha256(source.prompt_embeds).hexdigest()
+    return extras

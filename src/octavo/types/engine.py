@@ -53,6 +53,8 @@ class EngineRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     pooling: PoolingParams | None = None
     """Set where a vector is wanted and no token: resolved for the model. `sampling` means nothing then."""
     token_rules: TokenRules = TokenRules()
+    prompt_embeds: bytes = b""
+    """Rows [prompt tokens, hidden size] of little-endian float32 in place of the prompt's ids, which mean nothing then."""
 
 
 class TokenLogprobs(msgspec.Struct, array_like=True):

@@ -26,6 +26,8 @@ class NewRequest(msgspec.Struct, array_like=True, kw_only=True):
     pooling: PoolingParams | None = None
     """Set where the hidden states are pooled and no token is sampled."""
     token_rules: TokenRules = TokenRules()
+    prompt_embeds: bytes = b""
+    """See `EngineRequest.prompt_embeds`."""
 
 
 class StepPlan(msgspec.Struct, array_like=True, kw_only=True):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from octavo.attention.metadata import AttentionMetadata, GroupMetadata
+from octavo.attention.metadata import AttentionMetadata, EmbeddedRows, GroupMetadata
 from octavo.lib.errors import OctavoError
 from octavo.sampling import SamplingTable
 from octavo.types.kv import KVLayout
@@ -43,11 +43,12 @@ class PreparedStep:
     """[S] tokens that each request has pages for."""
     completes: NDArray[np.bool_]
     """[S] whether the step computes each request's last known token."""
+    embeds: EmbeddedRows | None = None
 
     @property
     def decodes(self) -> bool:
-        """Whether every request is there for its last known token only."""
-        return len(self.slots) == len(self.sampled) == self.token_ids.shape[0]
+        """Whether every request is there for its last known token only, and each is a token."""
+        return self.embeds is None and len(self.slots) == len(self.sampled) == self.token_ids.shape[0]
 
     def sampled_rows(self) -> torch.Tensor:
         """[R] int64: the row of the M whose logits give each sampled request's next token."""
@@ -83,6 +84,8 @@ class InputBatch:
         self.wants_prompt_logprobs = np.zeros(max_num_seqs, np.bool_)
         self.is_pooled = np.zeros(max_num_seqs, np.bool_)
         self._block_size = layout.block_size
+        self._embeds: dict[int, NDArray[np.float32]] = {}
+        """Rows [prompt tokens, H] by slot, of prompts that are given as such."""
         self._slot_of: dict[str, int] = {}
         self._free = list(range(max_num_seqs - 1, -1, -1))
         self._next_step: PreparedStep | None = None
@@ -146,7 +149,22 @@ class InputBatch:
             ),
             room,
             completes,
+            self._embedded(slots, start, query_start) if self._embeds else None,
         )
+
+    def _embedded(
+        self, slots: NDArray[np.int64], start: NDArray[np.int64], query_start: NDArray[np.int32]
+    ) -> EmbeddedRows | None:
+        """The rows of a step that belong to prompts given as rows of the embedding."""
+        rows, values = [], []
+        for index in np.flatnonzero(np.isin(slots, list(self._embeds))).tolist():
+            first, count = int(start[index]), int(query_start[index + 1] - query_start[index])
+            part = self._embeds[int(slots[index])][first : first + count]
+            rows.append(query_start[index] + np.arange(len(part), dtype=np.int64))
+            values.append(part)
+        if not sum(map(len, rows)):
+            return None
+        return EmbeddedRows(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(values)))
 
     def _with_new_pages(self, step: PreparedStep, room: NDArray[np.int64]) -> PreparedStep:
         """A decode step once requests have got pages."""
@@ -231,6 +249,10 @@ class InputBatch:
             request.token_ids[: request.num_prompt_tokens],
             request.token_ids[request.num_prompt_tokens :],
         )
+        if request.prompt_embeds:
+            rows = np.frombuffer(request.prompt_embeds, np.float32)
+            self._embeds[slot] = rows.reshape(request.num_prompt_tokens, -1)
+            prompt = []  # its ids are placeholders, for penalties as well
         stops, rules = request.stop_token_ids, request.token_rules
         self.sampling.add(slot, request.request_id, request.sampling, prompt, output, stops, rules)
         self.grammars.add(slot, request)
@@ -241,6 +263,7 @@ class InputBatch:
         if slot is not None:
             self.sampling.remove(slot)
             self.grammars.remove(slot)
+            self._embeds.pop(slot, None)
             self._free.append(slot)
 
     def _slots(self, request_ids: list[str]) -> NDArray[np.int64]:

@@ -117,7 +117,7 @@ class ModelRunner:
     def _forward_batch(self, step: PreparedStep) -> ForwardBatch:
         """What the model gets to see of a step; the same object for the same step."""
         if self._prepared is None or self._prepared[0] is not step:
-            batch = ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings)
+            batch = ForwardBatch(step.token_ids, step.positions, step.attention, self._bindings, step.embeds)
             self._prepared = step, batch
         return self._prepared[1]
 

@@ -50,8 +50,15 @@ class RecordedModel:
 
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Hidden states [M, H], overwritten by the next call."""
+        if batch.embeds is not None:
+            return self._walk(batch)
         self._decoder.reach(int(batch.positions.numpy().max()))
         return self._body.run(_inputs(batch))
+
+    def _walk(self, batch: ForwardBatch) -> torch.Tensor:
+        """The same bits without the recording, which begins with a look-up of ids; left where the recorded head reads."""
+        hidden = self._body.output[: batch.token_ids.shape[0]]
+        return hidden.copy_(self._decoder.forward(batch))
 
     def compute_logits(self, hidden: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Of rows [R] of what `forward` returned: [R, V], overwritten by the next call.

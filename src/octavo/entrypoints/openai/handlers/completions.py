@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from octavo.engine.input import check_sequences
+from octavo.engine.prompt_embeds import EmbedsPrompt, check_enabled, check_size, read_embeds
 from octavo.entrypoints.openai.handlers import generation
 from octavo.entrypoints.openai.handlers.logprobs import CompletionLogprobsBuilder, prompt_logprobs_body
 from octavo.entrypoints.openai.protocol.completion import (
@@ -67,8 +68,13 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     model = state.check_model(body.model)
     state.check_generates()
     max_queued = state.engine.config.scheduler.max_num_queued_reqs
-    check_sequences(len(body.prompts) * body.n, max_queued, "n" if body.n > 1 else "prompt")
-    prompts = await state.renderer.completion_prompts(body)
+    check_sequences(
+        (len(body.prompts) + len(body.embeds)) * body.n, max_queued, "n" if body.n > 1 else "prompt"
+    )
+    prompts: list[list[int] | EmbedsPrompt] = [
+        *await _embeds(state, body),
+        *await state.renderer.completion_prompts(body),
+    ]
     params = _params(state, body)
     request_id = new_request_id("cmpl", request, body.request_id)
     answer = Answer(state, body, request_id, model, state.now())
@@ -84,6 +90,22 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     with named(body.renamed_fields):
         finals = await generation.unless_disconnected(request, work)
     return JSONResponse(_completion(answer, finals).model_dump(mode="json"))
+
+
+async def _embeds(state: ServerState, body: CompletionRequest) -> list[EmbedsPrompt]:
+    """The prompts that are rows of the embedding.
+
+    Raises:
+        InvalidRequestError: they are not enabled, or not what they should be.
+    """
+    if not body.embeds:
+        return []
+    check_enabled(state.engine.config.model)
+    prompts: list[EmbedsPrompt] = [
+        {"prompt_embeds": await asyncio.to_thread(read_embeds, text)} for text in body.embeds
+    ]
+    check_size(sum(prompt["prompt_embeds"].nbytes for prompt in prompts), body.n)
+    return prompts
 
 
 def _params(state: ServerState, body: CompletionRequest) -> SamplingParams:

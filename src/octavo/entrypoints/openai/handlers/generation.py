@@ -15,6 +15,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from octavo.engine.input import check_extra_args
+from octavo.engine.prompt_embeds import EmbedsPrompt
 from octavo.entrypoints.openai.forced_calls import constrained
 from octavo.entrypoints.openai.handlers.logprobs import LogprobStyle
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
@@ -48,7 +49,7 @@ def chat_params(state: ServerState, body: ChatCompletionRequest, prompt: ChatPro
 def generate(
     state: ServerState,
     body: SamplingFields,
-    prompt_token_ids: list[int],
+    prompt: list[int] | EmbedsPrompt,
     params: SamplingParams,
     request_id: str,
 ) -> AsyncGenerator[RequestOutput]:
@@ -57,7 +58,7 @@ def generate(
         check_extra_args(params.extra_args, state.engine.config.model)
     # The suffix keeps two requests apart that a client gave the same id.
     return state.engine.generate(
-        {"prompt_token_ids": prompt_token_ids},
+        {"prompt_token_ids": prompt} if isinstance(prompt, list) else prompt,
         params,
         f"{request_id}-{uuid.uuid4().hex[:8]}",
         priority=body.priority,

@@ -14,9 +14,10 @@ MAX_PROMPTS = 1024
 
 
 class CompletionRequest(SamplingFields):
-    """One or several prompts, as text or as token ids."""
+    """One or several prompts, as text, as token ids, or as rows of the embedding, which are answered first."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: str | list[int] | list[str] | list[list[int]] | None = None
+    prompt_embeds: str | list[str] | None = None
     model: str | None = None
     max_tokens: int | None = 16
     logprobs: int | None = None
@@ -31,10 +32,11 @@ class CompletionRequest(SamplingFields):
             raise NotSupportedError("suffix is not supported", param="suffix")
         if self.best_of is not None and self.best_of != self.n:
             raise NotSupportedError("best_of is not supported; use n", param="best_of")
-        if not 1 <= len(self.prompts) <= MAX_PROMPTS:
-            raise InvalidRequestError(
-                f"prompt takes 1 to {MAX_PROMPTS} prompts, got {len(self.prompts)}", param="prompt"
-            )
+        count = len(self.prompts) + len(self.embeds)
+        if not 1 <= count <= MAX_PROMPTS:
+            raise InvalidRequestError(f"prompt takes 1 to {MAX_PROMPTS} prompts, got {count}", param="prompt")
+        if self.embeds and self.echo:
+            raise InvalidRequestError("echo repeats text, which prompt_embeds are not", param="echo")
         if self.max_tokens == 0 and not self.echo:
             raise InvalidRequestError("max_tokens must be at least 1 unless echo is set", param="max_tokens")
         return self
@@ -43,11 +45,19 @@ class CompletionRequest(SamplingFields):
     def prompts(self) -> list[str | list[int]]:
         """The prompts one by one, whichever of the four forms they came in."""
         prompt = self.prompt
+        if prompt is None:
+            return []
         if isinstance(prompt, str):
             return [prompt]
         if prompt and isinstance(prompt[0], int):
             return [prompt]
         return list(prompt)  # type: ignore[arg-type]
+
+    @property
+    def embeds(self) -> list[str]:
+        """The prompts that are safetensors in base64."""
+        given = self.prompt_embeds
+        return [given] if isinstance(given, str) else list(given or [])
 
 
 class CompletionLogprobs(BaseModel):
