@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from octavo.engine.async_llm import AsyncLLM
     from octavo.engine.llm_engine import LLMEngine
     from octavo.entrypoints.offline.llm import LLM
+    from octavo.types.beam_outputs import BeamSearchOutput, BeamSearchSequence
     from octavo.types.outputs import CompletionOutput, FlatLogprobs, Logprob, RequestMetrics, RequestOutput
     from octavo.types.pooling_outputs import (
         ClassificationRequestOutput,
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
         ScoringRequestOutput,
     )
     from octavo.types.pooling_params import PoolingParams
-    from octavo.types.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingParams
+    from octavo.types.sampling_params import (
+        BeamSearchParams,
+        RepetitionDetectionParams,
+        RequestOutputKind,
+        SamplingParams,
+    )
     from octavo.types.structured_outputs import StructuredOutputsParams
 
 _HOMES = {
     "AsyncLLM": "octavo.engine.async_llm",
+    "BeamSearchOutput": "octavo.types.beam_outputs",
+    "BeamSearchParams": "octavo.types.sampling_params",
+    "BeamSearchSequence": "octavo.types.beam_outputs",
     "ClassificationRequestOutput": "octavo.types.pooling_outputs",
     "CompletionOutput": "octavo.types.outputs",
     "EmbeddingRequestOutput": "octavo.types.pooling_outputs",
@@ -45,6 +54,9 @@ _HOMES = {
 __all__ = [
     "LLM",
     "AsyncLLM",
+    "BeamSearchOutput",
+    "BeamSearchParams",
+    "BeamSearchSequence",
     "ClassificationRequestOutput",
     "CompletionOutput",
     "EmbeddingRequestOutput",

@@ -11,7 +11,7 @@ import pytest
 from tests.assets import smollm2_gguf
 from tests.engine.paris import FRANCE, PARIS
 
-from octavo import LLM, AsyncLLM, EngineArgs, SamplingParams
+from octavo import LLM, AsyncLLM, BeamSearchParams, EngineArgs, SamplingParams
 from octavo.engine.clients.inproc import InprocClient
 from octavo.entrypoints.cli.main import main
 from octavo.lib.errors import ConfigError
@@ -199,3 +199,47 @@ def test_sleep_frees_what_its_level_says_and_the_answers_stay(llm: LLM) -> None:
         assert before - process_rss() > 0.9 * freed
         llm.wake_up()
         assert ask(llm, FRANCE, temperature=0.0).outputs[0].token_ids == PARIS
+
+
+def test_one_beam_is_the_greedy_answer(llm: LLM) -> None:
+    (output,) = llm.beam_search([FRANCE], BeamSearchParams(beam_width=1, max_tokens=8))
+    (sequence,) = output.sequences
+    assert sequence.tokens == [*FRANCE["prompt_token_ids"], *PARIS]
+    assert (sequence.text or "").startswith("The capital of France is Paris.")
+
+
+def test_beams_are_more_likely_than_greedy_and_scored_right(llm: LLM) -> None:
+    params = BeamSearchParams(beam_width=4, max_tokens=8, length_penalty=0.0, ignore_eos=True)
+    prompts = ["The capital of France is", "Once upon a time"]
+    for prompt, output in zip(prompts, llm.beam_search(prompts, params, concurrency_limit=1), strict=True):
+        scores = []
+        for sequence in output.sequences:
+            again = ask(llm, sequence.tokens, max_tokens=1, prompt_logprobs=0)
+            assert again.prompt_logprobs is not None
+            rescored = [
+                position[token].logprob
+                for token, position in zip(sequence.tokens, again.prompt_logprobs, strict=True)
+                if position is not None
+            ][-8:]
+            assert sequence.cum_logprob == pytest.approx(sum(rescored), abs=1e-4)
+            scores.append(sequence.cum_logprob)
+        greedy = ask(llm, prompt, temperature=0.0, ignore_eos=True, logprobs=0).outputs[0]
+        assert len({tuple(sequence.tokens) for sequence in output.sequences}) == 4
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] >= (greedy.cumulative_logprob or 0.0) - 1e-4
+    assert llm.beam_search(prompts, params)[1].sequences == output.sequences
+
+
+def test_only_allowed_tokens_and_no_bad_words(llm: LLM) -> None:
+    allowed = sorted({*PARIS, *FRANCE["prompt_token_ids"]})
+    found = ask(llm, FRANCE, temperature=2.0, seed=1, max_tokens=30, allowed_token_ids=allowed).outputs[0]
+    assert set(found.token_ids) <= set(allowed)
+    held = ask(llm, FRANCE, temperature=0.0, max_tokens=30, bad_words=["Paris"]).outputs[0]
+    assert "Paris" not in held.text
+
+
+def test_reasoning_ends_within_its_budget(llm: LLM) -> None:
+    found = ask(llm, "<think>", temperature=0.0, max_tokens=40, thinking_token_budget=5).outputs[0]
+    tokenizer = llm.get_tokenizer()
+    mark = tokenizer.encode("</think>", add_special_tokens=False)
+    assert found.token_ids[5 : 5 + len(mark)] == mark

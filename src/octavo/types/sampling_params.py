@@ -25,6 +25,8 @@ MAX_LOGPROBS_FIELD = 1 << 20
 MAX_PATTERN_SIZE = 512
 MAX_PATTERN_COUNT = 1 << 16
 MAX_EXTRA_ARGS = 64
+MAX_BEAM_WIDTH = 1024
+MAX_LENGTH_PENALTY = 10.0
 MAX_EXTRA_ARGS_BYTES = 1 << 16
 SEED_MAX = 2**63 - 1
 # Below this a temperature cannot be told from greedy in float32 (and 1/t would overflow): treated as greedy.
@@ -265,6 +267,38 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             token = max(getattr(self, name) or (0,))
             if token >= vocab_size:
                 _refuse(name, f"token id {token} is outside the vocabulary (size {vocab_size})")
+
+
+class BeamSearchParams(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How to search for the most likely answers; checked when made.
+
+    Raises:
+        InvalidRequestError: a value is out of its range; `param` names the field and the message its limit.
+    """
+
+    beam_width: int
+    """Beams that are followed, and answers that are given."""
+    max_tokens: int
+    ignore_eos: bool = False
+    temperature: float = 0.0
+    """Beams are ranked by the model's own probabilities: 0 and 1 are taken, and mean the same."""
+    length_penalty: float = 1.0
+    """A sequence scores its log probability over its length, prompt and answer, to this power."""
+    include_stop_str_in_output: bool = False
+    """Keep the token that ended a sequence."""
+    stop_token_ids: Sequence[int] = ()
+    """End a sequence, beside EOS."""
+
+    def __post_init__(self) -> None:
+        _whole("beam_width", self.beam_width, 1, MAX_BEAM_WIDTH)
+        _whole("max_tokens", self.max_tokens, 1, 2**31 - 1)
+        _in_range("length_penalty", self.length_penalty, -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY)
+        if self.temperature not in (0, 1):
+            _refuse("temperature", f"must be 0 or 1 with beam search, got {self.temperature!r}")
+        for name in ("ignore_eos", "include_stop_str_in_output"):
+            if not isinstance(getattr(self, name), bool):
+                _refuse(name, f"must be true or false, got {getattr(self, name)!r}")
+        _token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_TOKEN_IDS)
 
 
 def _refuse(name: str, why: str) -> NoReturn:

@@ -14,6 +14,9 @@ def test_the_names() -> None:
     assert octavo.__all__ == [
         "LLM",
         "AsyncLLM",
+        "BeamSearchOutput",
+        "BeamSearchParams",
+        "BeamSearchSequence",
         "ClassificationRequestOutput",
         "CompletionOutput",
         "EmbeddingRequestOutput",

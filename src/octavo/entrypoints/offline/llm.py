@@ -10,6 +10,7 @@ from octavo.config.logging import ensure_logging
 from octavo.engine.args import ENGINE_FIELDS, EngineArgs
 from octavo.engine.flags import synonyms
 from octavo.engine.llm_engine import LLMEngine
+from octavo.entrypoints.offline.beam_search import BeamSearchOfflineMixin
 from octavo.entrypoints.offline.collector import Collector
 from octavo.entrypoints.offline.control import ControlOfflineMixin
 from octavo.entrypoints.offline.generate import OfflineInferenceMixin
@@ -24,7 +25,7 @@ _UNBOUNDED_QUEUE = 2**31 - 1
 _SYNONYMS = synonyms(EngineArgs)
 
 
-class LLM(PoolingOfflineMixin, OfflineInferenceMixin, ControlOfflineMixin):
+class LLM(BeamSearchOfflineMixin, PoolingOfflineMixin, OfflineInferenceMixin, ControlOfflineMixin):
     """A loaded model that answers prompts.
 
     Args:

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from octavo.engine.input import check_extra_args
 from octavo.engine.prompt_embeds import EmbedsPrompt
 from octavo.entrypoints.openai.forced_calls import constrained
+from octavo.entrypoints.openai.handlers import beams
 from octavo.entrypoints.openai.handlers.logprobs import LogprobStyle
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
 from octavo.entrypoints.openai.protocol.fields import SamplingFields
@@ -56,6 +57,10 @@ def generate(
     """Hand one prompt to the engine. Closing the generator aborts the request there."""
     with named(ENGINE_NAMES):
         check_extra_args(params.extra_args, state.engine.config.model)
+    if body.use_beam_search:
+        return beams.search(
+            state.engine, body, prompt_token_ids, params, f"{request_id}-{uuid.uuid4().hex[:8]}"
+        )
     # The suffix keeps two requests apart that a client gave the same id.
     return state.engine.generate(
         {"prompt_token_ids": prompt} if isinstance(prompt, list) else prompt,

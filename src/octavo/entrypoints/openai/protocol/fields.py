@@ -11,7 +11,12 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from octavo.entrypoints.openai.protocol.names import ENGINE_NAMES, named
 from octavo.entrypoints.openai.protocol.structured import ResponseFormat, structured_params
 from octavo.lib.errors import InvalidRequestError, NotSupportedError
-from octavo.types.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingParams
+from octavo.types.sampling_params import (
+    BeamSearchParams,
+    RepetitionDetectionParams,
+    RequestOutputKind,
+    SamplingParams,
+)
 from octavo.types.structured_outputs import StructuredOutputsParams
 
 # Accepted and without effect: they steer a hosted service's billing, storage or routing, never the answer.
@@ -24,12 +29,21 @@ HARMLESS = frozenset(
 # Known to clients, changes the answer, not served by this version: refused unless it says nothing.
 NOT_SERVED = frozenset(
     {
-        "guided_json", "guided_regex", "guided_choice", "guided_grammar", "use_beam_search",
-        "length_penalty", "logits_processors", "prompt_embeds", "mm_processor_kwargs", "media_io_kwargs",
+        "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+        "logits_processors", "prompt_embeds", "mm_processor_kwargs", "media_io_kwargs",
         "kv_transfer_params", "audio", "modalities", "prediction", "web_search_options", "reasoning_effort",
         "functions", "function_call",
     }
 )  # fmt: skip
+
+
+# What a search cannot heed, with the values that ask for nothing. A seed is heeded: the same search gives the same answer.
+_NOT_WITH_BEAMS: dict[str, tuple[Any, ...]] = {
+    "temperature": (0, 1), "top_p": (1,), "top_k": (0, -1), "min_p": (0,), "presence_penalty": (0,), "frequency_penalty": (0,),
+    "repetition_penalty": (1,), "stop": ([], ""), "min_tokens": (0,), "logit_bias": ({},), "prompt_logprobs": (),
+    "logprob_token_ids": ([],), "allowed_token_ids": (), "bad_words": ([],), "thinking_token_budget": (),
+    "repetition_detection": (), "vllm_xargs": ({},),
+}  # fmt: skip
 
 
 class Body(BaseModel):
@@ -104,6 +118,8 @@ class SamplingFields(Body):
     return_tokens_as_token_ids: bool = False
     structured_outputs: dict[str, Any] | None = None
     response_format: ResponseFormat | None = None
+    use_beam_search: bool = False
+    length_penalty: float | None = None
 
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -130,6 +146,18 @@ class SamplingFields(Body):
             raise InvalidRequestError("stream_options needs stream=true", param="stream_options")
         if self.prompt_logprobs is not None and self.stream:
             raise InvalidRequestError("prompt_logprobs needs stream=false", param="prompt_logprobs")
+        return self
+
+    @model_validator(mode="after")
+    def _check_what_goes_with_beams(self) -> SamplingFields:
+        if not self.use_beam_search:
+            if self.length_penalty not in (None, 1.0):
+                raise InvalidRequestError("length_penalty needs use_beam_search", param="length_penalty")
+            return self
+        for name, neutral in _NOT_WITH_BEAMS.items():
+            if getattr(self, name) not in (None, *neutral):
+                message = f"{name} has no meaning with use_beam_search, which ranks by the model's own probabilities"
+                raise InvalidRequestError(message, param=name)
         return self
 
     @cached_property
@@ -188,6 +216,26 @@ class SamplingFields(Body):
                 thinking_token_budget=self.thinking_token_budget,
                 repetition_detection=self._repetition_detection(),
                 output_kind=RequestOutputKind.DELTA if self.stream else RequestOutputKind.FINAL_ONLY,
+            )
+
+    def beam_search_params(self, params: SamplingParams, room: int) -> BeamSearchParams:
+        """The same request as a search.
+
+        Args:
+            params: What `sampling_params` made of it.
+            room: Tokens that the context has left, for requests that say nothing.
+
+        Raises:
+            InvalidRequestError: a value is out of range.
+        """
+        with named({"beam_width": "n"}):
+            return BeamSearchParams(
+                beam_width=self.n,
+                max_tokens=params.max_tokens or room,
+                ignore_eos=self.ignore_eos,
+                length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
+                include_stop_str_in_output=self.include_stop_str_in_output,
+                stop_token_ids=self.stop_token_ids or (),
             )
 
     @property

@@ -25,7 +25,7 @@ NEVER_THERE = frozenset(
     }
 )  # fmt: skip
 # Sampling fields whose answer has no place in a response object.
-_OUT_OF_PLACE = {"n": 1, "prompt_logprobs": None, "return_token_ids": False}
+_OUT_OF_PLACE = {"n": 1, "prompt_logprobs": None, "return_token_ids": False, "use_beam_search": False}
 
 
 class TextFormat(BaseModel):
