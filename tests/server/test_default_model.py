@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import jsonschema
 import openai
 import pytest
 
@@ -188,3 +190,98 @@ def test_a71_cancel_and_retry_beside_a_long_request_keeps_the_ids(url: str) -> N
             again = [pool.submit(complete, url, prompt, max_tokens=12) for prompt in prompts]
             assert [run.result()["choices"][0]["token_ids"] for run in again] == solo
         assert len(long.result()["choices"][0]["token_ids"]) == 150
+
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 130}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}  # fmt: skip
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "pattern": "^[A-Z][a-z]{2,8}$"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}
+
+
+def asked_for(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+def test_a_schema_is_held_to_in_every_face(url: str, client: openai.OpenAI) -> None:
+    form: Any = asked_for(PERSON)
+    fields: Any = {"model": MODEL, "messages": CAPITAL, "temperature": 1.0, "seed": 3, "max_tokens": 60}
+    whole = client.chat.completions.create(**fields, response_format=form).choices[0]
+    stream = client.chat.completions.create(**fields, response_format=form, stream=True)
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+    assert whole.message.content == streamed
+    assert whole.finish_reason == "stop"
+    texts = [
+        streamed,
+        complete(url, "A person:", max_tokens=60, structured_outputs={"json": PERSON})["choices"][0]["text"],
+    ]
+    response = client.responses.create(
+        model=MODEL,
+        input="A person",
+        max_output_tokens=60,
+        text={"format": {"type": "json_schema", "name": "person", "schema": PERSON}},
+    )
+    body = {
+        "model": MODEL,
+        "max_tokens": 60,
+        "messages": CAPITAL,
+        "output_config": {"format": {"type": "json_schema", "schema": PERSON}},
+    }
+    message = httpx.post(f"{url}/v1/messages", json=body, timeout=120).json()
+    for text in [*texts, response.output_text, message["content"][0]["text"]]:
+        jsonschema.validate(json.loads(text), PERSON)
+
+
+@pytest.mark.parametrize("pattern", ["abc", "^abc"])
+def test_a49_patterns_are_not_anchored(url: str, pattern: str) -> None:
+    found = complete(
+        url, "x", structured_outputs={"json": {"type": "string", "pattern": pattern}}, max_tokens=60
+    )
+    choice = found["choices"][0]
+    assert "abc" in choice["text"] or choice["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        (
+            {"response_format": asked_for({"properties": {"a": {"not": {}}}})},
+            "response_format",
+            "/properties/a/not",
+        ),
+        ({"structured_outputs": {"json": {"if": {}}}}, "structured_outputs.json", "/if"),
+        ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex", "unclosed group"),
+        ({"structured_outputs": {"grammar": "start: ((("}}, "structured_outputs.grammar", "Expected"),
+        ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "exactly one"),
+        ({"structured_outputs": {"regexp": "a"}}, "structured_outputs", "regexp"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "missing"),
+    ],
+)
+def test_a51_a_shape_that_cannot_be_held_to_is_a_400(
+    url: str, fields: dict[str, Any], param: str, words: str
+) -> None:
+    for stream in (False, True):
+        body = {"messages": CAPITAL, "max_tokens": 4, "stream": stream} | fields
+        answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=120)
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["error"]["param"] == param
+        assert words in answer.json()["error"]["message"]
+
+
+def test_calls_are_forced(client: openai.OpenAI) -> None:
+    fields: Any = {"model": MODEL, "messages": CAPITAL, "tools": [WEATHER], "max_tokens": 60}
+    named: Any = {"type": "function", "function": {"name": "weather"}}
+    for choice in ("required", named):
+        message = client.chat.completions.create(**fields, tool_choice=choice).choices[0].message
+        assert message.tool_calls
+        call: Any = message.tool_calls[0]
+        assert call.function.name == "weather"
+        jsonschema.validate(json.loads(call.function.arguments), PARAMETERS)

@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from octavo.entrypoints.openai.protocol.chat import ChatCompletionRequest
-from octavo.entrypoints.openai.protocol.tools import ToolChoice
+from octavo.entrypoints.openai.protocol.tools import ToolChoice, schemas_of
 from octavo.entrypoints.parsers.calls import Calls, JsonCalls
 from octavo.entrypoints.parsers.format import ToolFormat
 from octavo.entrypoints.parsers.json_text import copy_value
 from octavo.entrypoints.parsers.source import Reading
 from octavo.lib.errors import InvalidRequestError
 from octavo.types.sampling_params import SamplingParams
+from octavo.types.structured_outputs import StructuredOutputsParams
 
 REQUIRED = ToolFormat(bare=("[{", JsonCalls()))
 
@@ -42,13 +45,16 @@ def constrained(params: SamplingParams, body: ChatCompletionRequest) -> Sampling
     """`params` with the constraint by which `body` forces calls, if it does.
 
     Raises:
-        InvalidRequestError: there is no structured output yet, and a call is never a mere hope: so it is refused. With
-            it, this returns `params` with `structured_outputs` of `forced_schema`.
+        InvalidRequestError: `body` asks for another shape beside the calls.
     """
-    if body.choice.mode == "required":
-        message = "tool_choice takes none or auto: calls cannot be forced by this version of Octavo"
+    if body.choice.mode != "required":
+        return params
+    if params.structured_outputs is not None:
+        message = "tool_choice forces calls, whose shape excludes structured_outputs and response_format"
         raise InvalidRequestError(message, param="tool_choice")
-    return params
+    schema = forced_schema(body.choice, schemas_of(body.tools or ()), body.max_calls)
+    shape = StructuredOutputsParams(json=schema, disable_any_whitespace=True)
+    return msgspec.structs.replace(params, structured_outputs=shape)
 
 
 def forced_format(choice: ToolChoice) -> ToolFormat:
