@@ -52,6 +52,7 @@ def test_several_prompts_keep_their_order(server: Server) -> None:
         ({"length_penalty": 1e300}, "length_penalty"),
         ({"prompt_logprobs": 1}, "prompt_logprobs"),
         ({"echo": True, "logprobs": 1}, "echo"),
+        ({"prompt": None, "prompt_embeds": "x"}, "use_beam_search"),
         ({"max_tokens": 1000}, "max_tokens"),
         ({"use_beam_search": False, "length_penalty": 2}, "length_penalty"),
     ],

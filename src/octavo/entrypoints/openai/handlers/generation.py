@@ -57,10 +57,8 @@ def generate(
     """Hand one prompt to the engine. Closing the generator aborts the request there."""
     with named(ENGINE_NAMES):
         check_extra_args(params.extra_args, state.engine.config.model)
-    if body.use_beam_search:
-        return beams.search(
-            state.engine, body, prompt_token_ids, params, f"{request_id}-{uuid.uuid4().hex[:8]}"
-        )
+    if body.use_beam_search and isinstance(prompt, list):  # the door refuses prompts without token ids
+        return beams.search(state.engine, body, prompt, params, f"{request_id}-{uuid.uuid4().hex[:8]}")
     # The suffix keeps two requests apart that a client gave the same id.
     return state.engine.generate(
         {"prompt_token_ids": prompt} if isinstance(prompt, list) else prompt,

@@ -39,6 +39,9 @@ class CompletionRequest(SamplingFields):
             raise InvalidRequestError("echo repeats text, which prompt_embeds are not", param="echo")
         if self.max_tokens == 0 and not self.echo:
             raise InvalidRequestError("max_tokens must be at least 1 unless echo is set", param="max_tokens")
+        if self.use_beam_search and self.prompt_embeds:
+            message = "prompt_embeds have no token ids, which use_beam_search needs"
+            raise InvalidRequestError(message, param="use_beam_search")
         if self.use_beam_search and self.echo and (self.logprobs is not None or self.max_tokens == 0):
             message = "echo with use_beam_search repeats text only: it takes no logprobs and needs max_tokens"
             raise InvalidRequestError(message, param="echo")
