@@ -93,6 +93,8 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
     )
     app.state.server = state
     app.include_router(routes())
+    if args.enable_tokenizer_info_endpoint:
+        app.add_api_route("/tokenizer_info", tokens.tokenizer_info, methods=["GET"])
     if args.enable_sleep_mode:
         app.include_router(control_routes())
     if not args.disable_web:

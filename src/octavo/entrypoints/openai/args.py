@@ -54,6 +54,8 @@ class ServerArgs:
     """Seconds that running requests get to finish after SIGTERM; a second signal ends them at once."""
     disable_fastapi_docs: bool = False
     """No /docs, /redoc and /openapi.json."""
+    enable_tokenizer_info_endpoint: bool = False
+    """Answer /tokenizer_info, which shows the chat template."""
     enable_sleep_mode: bool = flag(False, aliases=("--server-dev-mode",))
     """Answer /sleep, /wake_up, /is_sleeping and /reset_prefix_cache, which act on everybody's requests."""
     disable_web: bool = False

@@ -74,7 +74,7 @@ class Renderer:
         self, tokenizer: Tokenizer, templates: Mapping[str, str], args: ServerArgs, max_model_len: int
     ) -> None:
         self.tokenizer = tokenizer
-        self._templates = templates
+        self.templates = templates
         self._args = args
         self._max_model_len = max_model_len
         self._forms = AnswerForms(args)
@@ -265,7 +265,7 @@ class Renderer:
 
     def _template_for(self, asked: str | None, tools: bool) -> str:
         if asked is None:
-            return choose_template(self._templates, tools=tools)
+            return choose_template(self.templates, tools=tools)
         if not self._args.trust_request_chat_template:
             message = "chat_template in a request needs a server started with --trust-request-chat-template"
             raise InvalidRequestError(message, param="chat_template")

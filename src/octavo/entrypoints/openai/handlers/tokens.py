@@ -1,4 +1,4 @@
-"""`POST /tokenize` and `POST /detokenize`."""
+"""`POST /tokenize`, `POST /detokenize` and `GET /tokenizer_info`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from octavo.entrypoints.openai.protocol.tokens import (
     DetokenizeResponse,
     TokenizeRequest,
     TokenizeResponse,
+    TokenizerInfoResponse,
 )
 from octavo.entrypoints.openai.state import server_state
 from octavo.lib.errors import InvalidRequestError
+
+SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
 async def tokenize(body: TokenizeRequest, request: Request) -> TokenizeResponse:
@@ -42,3 +45,21 @@ async def detokenize(body: DetokenizeRequest, request: Request) -> DetokenizeRes
             )
     decode = state.renderer.tokenizer.decode
     return DetokenizeResponse(prompt=await asyncio.to_thread(decode, body.tokens, skip_special_tokens=False))
+
+
+async def tokenizer_info(request: Request, model: str | None = None) -> TokenizerInfoResponse:
+    """What clients need that tokenize by themselves, by the names of Hugging Face's `tokenizer_config.json`."""
+    state = server_state(request, model)
+    info, templates = state.renderer.tokenizer.info, dict(state.renderer.templates)
+    shown = [{"name": name, "template": text} for name, text in templates.items()]
+    return TokenizerInfoResponse(
+        model_max_length=state.engine.config.model.max_model_len,
+        vocab_size=info.vocab_size,
+        bos_token_id=info.bos_token_id,
+        eos_token_id=info.eos_token_id,
+        pad_token_id=info.pad_token_id,
+        add_bos_token=info.add_bos,
+        add_eos_token=info.add_eos,
+        chat_template=templates.get("default") if len(templates) < 2 else shown,
+        **{name: info.special_tokens.get(name) for name in SPECIAL_NAMES},
+    )

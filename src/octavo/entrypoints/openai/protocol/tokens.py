@@ -1,4 +1,4 @@
-"""Bodies of `/tokenize` and `/detokenize`."""
+"""Bodies of `/tokenize`, `/detokenize` and `/tokenizer_info`."""
 
 from __future__ import annotations
 
@@ -56,3 +56,22 @@ class DetokenizeRequest(Body):
 
 class DetokenizeResponse(BaseModel):
     prompt: str
+
+
+class TokenizerInfoResponse(BaseModel):
+    model_max_length: int
+    vocab_size: int
+    bos_token: str | None = None
+    eos_token: str | None = None
+    unk_token: str | None = None
+    pad_token: str | None = None
+    sep_token: str | None = None
+    cls_token: str | None = None
+    mask_token: str | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+    pad_token_id: int | None = None
+    add_bos_token: bool
+    add_eos_token: bool
+    chat_template: str | list[dict[str, str]] | None = None
+    """As text where there is one, else each with its name."""
