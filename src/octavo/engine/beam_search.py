@@ -145,4 +145,6 @@ def open_beam_search(
     )
     door = InputProcessor(model, tokenizer, max_queued=config.scheduler.max_num_queued_reqs)
     request = door.process("beams", prompt, whole)
+    if request.prompt_embeds:
+        raise InvalidRequestError("prompt_embeds have no token ids, which beam search needs.", param="prompt")
     return BeamSearch(request.prompt_token_ids, params, model.eos_token_ids)

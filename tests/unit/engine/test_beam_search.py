@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 from tests.engine.fakes import fake_config, fake_tokenizer
 
@@ -143,3 +145,13 @@ def test_what_this_model_cannot_do_is_refused(params: BeamSearchParams, name: st
     with pytest.raises(InvalidRequestError) as caught:
         open_beam_search(fake_config(), fake_tokenizer(), "hi", params)
     assert caught.value.param == name
+
+
+def test_prompts_without_token_ids_are_refused() -> None:
+    config = fake_config()
+    model = dataclasses.replace(config.model, hidden_size=4, enable_prompt_embeds=True)
+    prompt = {"prompt_embeds": np.zeros((2, 4), np.float32)}
+    with pytest.raises(InvalidRequestError, match="no token ids"):
+        open_beam_search(
+            dataclasses.replace(config, model=model), fake_tokenizer(), prompt, BeamSearchParams(2, 4)
+        )
