@@ -61,3 +61,18 @@ def test_a_mask_of_another_vocabulary_is_refused() -> None:
     for wrong in (-1, 64):
         with pytest.raises(ValueError, match="outside the vocabulary"):
             ops.token_bitmask([wrong], 64)
+
+
+@pytest.mark.parametrize("vocab", [33, 301, 4100])
+@pytest.mark.parametrize("set_bits", [0, 1, 7])
+@pytest.mark.parametrize("inverted", [False, True])
+def test_masks_that_allow_nearly_nothing_or_nearly_all(vocab: int, set_bits: int, inverted: bool) -> None:
+    generator = torch.Generator().manual_seed(vocab + set_bits)
+    mask = ops.token_bitmask(torch.randperm(vocab, generator=generator)[:set_bits].tolist(), vocab)
+    mask = (~mask if inverted else mask)[None]
+    logits = torch.randn(2, vocab, generator=generator)
+    expected = logits.clone()
+    rows = torch.tensor([1])
+    ops.apply_token_bitmask(logits, mask, rows)
+    ops.reference.apply_token_bitmask(expected, mask, rows)
+    assert torch.equal(logits, expected)

@@ -17,6 +17,7 @@ from octavo.ops.dispatch import native_for
 from octavo.ops.operands import require
 
 _WORD = 32
+_FEW = 8  # one word in so many
 
 
 def bitmask_words(vocab_size: int) -> int:
@@ -65,6 +66,22 @@ def apply_token_bitmask(logits: torch.Tensor, bitmask: torch.Tensor, rows: torch
 
 
 def _mask_row(logits: NDArray[np.float32], mask: NDArray[np.int32]) -> None:
-    """One row [V]: bits become bytes, and what has none is put to -inf, without a list of indices in between."""
-    banned = np.unpackbits(~mask.view(np.uint8), count=len(logits), bitorder="little")
-    np.putmask(logits, banned.view(np.bool_), -np.inf)
+    """One row [V]. Most masks of grammars allow nearly nothing or nearly everything: then only those words are looked into."""
+    some, gaps = np.flatnonzero(mask), np.flatnonzero(mask != -1)
+    if _FEW * len(some) < len(mask):
+        allowed = _ids(some, mask[some], len(logits))
+        kept = logits[allowed]
+        logits[:] = -np.inf
+        logits[allowed] = kept
+    elif _FEW * len(gaps) < len(mask):
+        logits[_ids(gaps, ~mask[gaps], len(logits))] = -np.inf
+    else:
+        banned = np.unpackbits(~mask.view(np.uint8), count=len(logits), bitorder="little")
+        np.putmask(logits, banned.view(np.bool_), -np.inf)
+
+
+def _ids(words: NDArray[np.int64], bits: NDArray[np.int32], vocab_size: int) -> NDArray[np.int64]:
+    """Tokens [n] whose bits are set in some words [m] of a mask."""
+    tokens = (words[:, None] * _WORD + np.arange(_WORD)).ravel()
+    ids: NDArray[np.int64] = tokens[np.unpackbits(bits.view(np.uint8), bitorder="little").view(np.bool_)]
+    return ids[ids < vocab_size]
