@@ -16,11 +16,11 @@ import httpx
 import jsonschema
 import openai
 import pytest
+from tests.engine.paris import FRANCE, PARIS
 
 MODEL = "SmolLM2-135M-Instruct"
 CAPITAL: Any = [{"role": "user", "content": "What is the capital of France?"}]
-GOLDEN_PROMPT = [504, 3575, 282, 4649, 314]
-GOLDEN_ANSWER = [7042, 30, 198, 198, 504, 1797, 1918, 553]
+GOLDEN_PROMPT, GOLDEN_ANSWER = FRANCE["prompt_token_ids"], PARIS
 
 
 @pytest.fixture(scope="module")

@@ -98,9 +98,11 @@ class CheckpointError(OctavoError):
 
     error_type = "checkpoint_error"
 
-    def __init__(self, message: str, *, file: str | None = None, tensor: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, file: str | None = None, tensor: str | None = None, param: str | None = None
+    ) -> None:
         where = " ".join(part for part in (file and f"{file}:", tensor and f"tensor {tensor!r}:") if part)
-        super().__init__(f"{where} {message}" if where else message)
+        super().__init__(f"{where} {message}" if where else message, param=param)
         self.file = file
         self.tensor = tensor
 
