@@ -191,6 +191,21 @@ def test_tiny_temperature_or_top_p_is_greedy(filters: Filters) -> None:
     assert torch.equal(draw(logits, filters, uniform), logits.argmax(dim=1))
 
 
+def test_all_draw_the_line_to_greedy_at_the_same_number() -> None:
+    """The float32 next to 1e-5 is a little less than 1e-5. Of two equal logits a greedy row takes the first."""
+    line = torch.tensor([1e-5])
+    logits, last = torch.tensor([[2.0, 2.0, 1.0]]), torch.tensor([GREEDY], dtype=torch.float64)
+    off = (torch.zeros(1, dtype=torch.int32), torch.ones(1), torch.zeros(1))
+    for temperature, greedy in ((line, False), (line.nextafter(torch.zeros(1)), True)):
+        for isa in ops.available_isas():
+            ops.set_isa(isa)
+            assert ops.sample(logits, temperature, *off, last).item() == (0 if greedy else 1), isa
+        with ops.reference_mode():
+            assert ops.sample(logits, temperature, *off, last).item() == (0 if greedy else 1)
+        shown = ops.filtered_logits(logits, temperature, *off)
+        assert torch.equal(shown, logits) == greedy
+
+
 def test_masked_tokens_are_never_drawn() -> None:
     logits = torch.zeros(1, 200)
     logits[:, ::2] = -math.inf

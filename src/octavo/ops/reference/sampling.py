@@ -12,7 +12,8 @@ import torch
 
 _MASS_BITS = 40
 _UNIFORM_BITS = 53
-GREEDY_TEMPERATURE = 1e-5
+# The kernels compare float32 numbers.
+GREEDY_TEMPERATURE = torch.tensor(1e-5).item()
 
 
 def argmax(logits: torch.Tensor) -> torch.Tensor:
