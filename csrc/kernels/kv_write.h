@@ -61,14 +61,20 @@ inline f32x16 load_some(const float* x, int64_t i, int64_t n) {
   return i + 16 <= n ? load(x + i) : load_tail(x + i, int(n - i));
 }
 
-// Writes up to a multiple of 16; returns the scale.
+// Writes up to a multiple of 16; returns the scale, which is NaN where the page's type has no finite numbers
+// for the row.
 template <class Page>
 inline float narrow_row(typename Page::Element* out, const float* x, int64_t n) {
-  for (int64_t i = 0; i < n; i += 16) Page::narrow(out + i, load_some(x, i, n));
-  return 1.0f;
+  f32x16 poison = zero_f32();
+  for (int64_t i = 0; i < n; i += 16) {
+    Page::narrow(out + i, load_some(x, i, n));
+    poison = fma(Page::wide(out + i), zero_f32(), poison);
+  }
+  const float bad = reduce_add(poison);
+  return bad == bad ? 1.0f : bad;
 }
 
-// int8: x / scale with scale = max |x| / 127. A row with infinities or NaN becomes zeros with a scale of NaN.
+// int8: x / scale with scale = max |x| / 127.
 template <>
 inline float narrow_row<I8Page>(int8_t* out, const float* x, int64_t n) {
   f32x16 largest = zero_f32(), poison = zero_f32();
@@ -85,24 +91,48 @@ inline float narrow_row<I8Page>(int8_t* out, const float* x, int64_t n) {
   return bad == bad ? top / 127.0f : bad;
 }
 
+// A key and a value of a token, narrowed.
+template <class Page>
+struct NarrowedToken {
+  typename Page::Element key[kMaxHeadDim], value[kMaxHeadDim];
+  float k_scale, v_scale;
+
+  NarrowedToken(const float* k, const float* v, int64_t n) {
+    k_scale = narrow_row<Page>(key, k, n);
+    v_scale = narrow_row<Page>(value, v, n);
+    if (k_scale != k_scale || v_scale != v_scale) poison(n);
+  }
+
+  // What is not finite becomes a key of NaN, so that all who see it are NaN, and a value of zero: the rows of
+  // a tile that do not see it multiply its value by a weight of 0, and must get 0.
+  void poison(int64_t n) {
+    const f32x16 fill = Page::kScaleElements > 0 ? zero_f32() : broadcast(__builtin_nanf(""));
+    for (int64_t i = 0; i < n; i += 16) {
+      Page::narrow(key + i, fill);
+      Page::narrow(value + i, zero_f32());
+    }
+    k_scale = __builtin_nanf("");
+    v_scale = 0.0f;
+  }
+};
+
 template <class Page>
 inline void write_token(const KvWriteArgs& a, int64_t token) {
   using Element = typename Page::Element;
   const int64_t slot = a.slots[token];
   const int64_t block = slot / a.block_size, offset = slot % a.block_size;
   for (int64_t head = 0; head < a.kv_heads; ++head) {
-    Element row[kMaxHeadDim];
     const int64_t page = (block * a.kv_heads + head) * (a.head_dim + Page::kScaleElements) * a.block_size;
     const int64_t scales = page + a.head_dim * a.block_size + offset * Page::kScaleElements;
-    const float k_scale = narrow_row<Page>(row, a.k + token * a.k_row_stride + head * a.head_dim, a.head_dim);
+    const NarrowedToken<Page> row(a.k + token * a.k_row_stride + head * a.head_dim,
+                                  a.v + token * a.v_row_stride + head * a.head_dim, a.head_dim);
     Element* keys = static_cast<Element*>(a.k_cache) + page + offset;
-    for (int64_t d = 0; d < a.head_dim; ++d) keys[d * a.block_size] = row[d];
-    const float v_scale = narrow_row<Page>(row, a.v + token * a.v_row_stride + head * a.head_dim, a.head_dim);
+    for (int64_t d = 0; d < a.head_dim; ++d) keys[d * a.block_size] = row.key[d];
     Element* values = static_cast<Element*>(a.v_cache) + page + offset * a.head_dim;
-    for (int64_t d = 0; d < a.head_dim; ++d) values[d] = row[d];
+    for (int64_t d = 0; d < a.head_dim; ++d) values[d] = row.value[d];
     if constexpr (Page::kScaleElements > 0) {
-      memcpy(static_cast<Element*>(a.k_cache) + scales, &k_scale, sizeof k_scale);
-      memcpy(static_cast<Element*>(a.v_cache) + scales, &v_scale, sizeof v_scale);
+      memcpy(static_cast<Element*>(a.k_cache) + scales, &row.k_scale, sizeof row.k_scale);
+      memcpy(static_cast<Element*>(a.v_cache) + scales, &row.v_scale, sizeof row.v_scale);
     }
   }
 }

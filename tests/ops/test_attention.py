@@ -197,6 +197,35 @@ def test_write_kv_rounds_as_torch_and_skips(dtype: torch.dtype) -> None:
             assert torch.equal(without_nan(ours), without_nan(theirs))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["key", "value", "both"])
+def test_a_token_that_is_not_finite_is_nothing_to_those_before_it(
+    dtype: torch.dtype, bad: float, where: str
+) -> None:
+    """Rows of one tile meet each other's values with a weight of 0, and 0 times NaN or infinity is NaN."""
+    broken, length = 150, 200
+    clean = tokens_of(7, length, SMOLLM2)
+    k, v = clean.k.clone(), clean.v.clone()
+    if where != "value":
+        k[broken, :, 5] = bad
+    if where != "key":
+        v[broken, :, 63] = bad
+    sick = Tokens(clean.q, k, v)
+    held = dtype in (torch.float8_e4m3fn, torch.float8_e5m2) and math.isinf(bad)  # as the largest number
+    for isa in ops.available_isas():
+        ops.set_isa(isa)
+        for options in ({}, {"window": 20}):
+            expected = PagedBatch.of([clean], dtype=dtype).prefill(length, **options)[0]
+            outs = [PagedBatch.of([sick], dtype=dtype).prefill(chunk, **options)[0] for chunk in (1, 37, 200)]
+            for out in outs:
+                assert torch.equal(out[:broken], expected[:broken]), isa
+                assert held or out[broken : broken + 20].isnan().all(), isa
+                assert out[broken + 20 :].isnan().all() == (not options and not held), isa
+                if options:
+                    assert torch.equal(out[broken + 20 :], expected[broken + 20 :]), isa
+
+
 def without_nan(cache: torch.Tensor) -> torch.Tensor:
     if cache.dtype is torch.int8:  # NaN sits in the scales
         scales = cache.flatten(2)[..., 24 * 16 :].view(torch.float32)

@@ -103,7 +103,8 @@ def write_kv(
     """Store the keys and values of M tokens in their pages, rounded to the cache's type (nearest even).
 
     8-bit floats hold what is beyond their largest number as that number; int8 divides by the largest magnitude of the
-    token's head over 127.
+    token's head over 127. Of a token and head that are not finite then, the key is NaN and the value 0: whoever attends to
+    it is NaN, and nobody before it.
 
     Args:
         k, v: [M, num_kv_heads, head_dim]; rows may be strided.

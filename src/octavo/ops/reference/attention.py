@@ -40,6 +40,23 @@ def _rounded(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.T
     return elements.round().to(torch.int8), scale
 
 
+def _poisoned(
+    k: tuple[torch.Tensor, torch.Tensor | None], v: tuple[torch.Tensor, torch.Tensor | None]
+) -> tuple[tuple[torch.Tensor, torch.Tensor | None], tuple[torch.Tensor, torch.Tensor | None]]:
+    """Keys of NaN and values of zero for the tokens and heads that the type cannot hold as finite numbers.
+
+    Who sees such a token is NaN, and to all others it is nothing: a weight of 0 times a NaN would be NaN.
+    """
+    (keys, k_scale), (values, v_scale) = k, v
+    if k_scale is not None and v_scale is not None:
+        bad = ~(k_scale.isfinite() & v_scale.isfinite())
+        keys, values = keys.masked_fill(bad[..., None], 0), values.masked_fill(bad[..., None], 0)
+        return (keys, k_scale.masked_fill(bad, float("nan"))), (values, v_scale.masked_fill(bad, 0.0))
+    bad = ~(keys.float().isfinite() & values.float().isfinite()).all(-1, keepdim=True)
+    wide = (keys.float().masked_fill(bad, float("nan")), values.float().masked_fill(bad, 0.0))
+    return (wide[0].to(keys.dtype), None), (wide[1].to(values.dtype), None)
+
+
 def _pages(
     parts: tuple[torch.Tensor, torch.Tensor | None], pages: torch.Tensor, token_dim: int, dtype: torch.dtype
 ) -> torch.Tensor:
@@ -68,8 +85,9 @@ def write_kv(
     block_size = v_cache.shape[2]
     blocks, offsets = slots // block_size, slots % block_size
     (keys, k_scales), (values, v_scales) = _parts(k_cache, v_cache)
-    keys[blocks, :, :, offsets], k_scale = _rounded(k[kept], k_cache.dtype)
-    values[blocks, :, offsets], v_scale = _rounded(v[kept], v_cache.dtype)
+    (keys[blocks, :, :, offsets], k_scale), (values[blocks, :, offsets], v_scale) = _poisoned(
+        _rounded(k[kept], k_cache.dtype), _rounded(v[kept], v_cache.dtype)
+    )
     if k_scales is not None and v_scales is not None:
         assert k_scale is not None
         assert v_scale is not None
