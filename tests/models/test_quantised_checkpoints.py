@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from octavo.engine.args import EngineArgs
 from octavo.layers.linear import Linear
 from octavo.lib.errors import CheckpointError, ConfigError, UnsupportedModelError
 from octavo.models import registry
@@ -135,6 +138,83 @@ def test_what_some_matrices_lack(tmp_path: Path) -> None:
     tensors["model.layers.1.mlp.up_proj.bias"][3] = 1.0
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"up_proj\.bias.* has no place in this model"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", None])
+@pytest.mark.parametrize("kind", ["awq-32", "gptq-128"])
+def test_a86_dtype_auto_runs_whatever_the_checkpoint_says(
+    kind: str, dtype: str | None, tmp_path: Path
+) -> None:
+    """What the platform computes in and what the method wants are the same: one rule, so the two cannot contradict."""
+    floats = write(reference_for(kind), KINDS[kind], tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config = {key: value for key, value in config.items() if key not in ("dtype", "torch_dtype")}
+    (tmp_path / "config.json").write_text(json.dumps(config | ({"torch_dtype": dtype} if dtype else {})))
+    args = EngineArgs(model=str(tmp_path), dtype="auto", skip_tokenizer_init=True)
+    settings = args.create_engine_config()
+    assert settings.model.dtype == (dtype or "float32")
+    logits = PagedRunner(load(tmp_path)).feed({0: PROMPT})[0]
+    assert share(logits, tiny.reference_logits(floats, PROMPT)) < ACTIVATIONS_SHARE
+
+
+@pytest.mark.parametrize("kind", ["awq-128", "gptq-128"])
+def test_a87_modules_left_unquantised_are_loaded_as_they_are(kind: str, tmp_path: Path) -> None:
+    """`modules_to_not_convert: [o_proj]` with plain weights: the logits are those of the floats."""
+    model = reference_for(kind)
+    meant = copy.deepcopy(write(model, KINDS[kind], tmp_path, modules_to_not_convert=["o_proj"]))
+    tensors = load_file(tmp_path / "model.safetensors")
+    plain = {name: value for name, value in model.named_parameters() if name.endswith("o_proj.weight")}
+    for name, value in plain.items():
+        tensors = {key: t for key, t in tensors.items() if not key.startswith(name.removesuffix("weight"))}
+        tensors[name] = value.data.clone()
+        meant.get_parameter(name).data.copy_(value.data)
+    save_file(tensors, tmp_path / "model.safetensors")
+    decoder = load(tmp_path)
+    formats = {
+        weight.format
+        for path, layer in decoder.walk()
+        if isinstance(layer, Linear) and path.endswith("o_proj")
+        for weight in layer.weights
+    }
+    assert len(plain) == 3
+    assert formats == {"f32"}
+    logits = PagedRunner(decoder).feed({0: PROMPT})[0]
+    assert share(logits, tiny.reference_logits(meant, PROMPT)) < ACTIVATIONS_SHARE
+
+
+@pytest.mark.parametrize("kind", ["awq-128", "gptq-128", "w4a16", "w8a8", "fp8-block"])
+def test_a87_a_tensor_with_no_home_and_a_module_with_no_tensor_are_errors(kind: str, tmp_path: Path) -> None:
+    write(reference_for(kind), KINDS[kind], tmp_path)
+    clean = load_file(tmp_path / "model.safetensors")
+    module = "model.layers.1.self_attn.o_proj"
+    # `weight_shape` says nothing that the others do not, and may be anywhere.
+    own = [name for name in clean if name.startswith(f"{module}.") and not name.endswith("weight_shape")]
+    for name in own:  # a second module of the same kind that the model does not have
+        save_file(
+            clean | {name.replace("o_proj", "x_proj"): clean[name].clone()}, tmp_path / "model.safetensors"
+        )
+        with pytest.raises(CheckpointError, match=r"self_attn\.x_proj"):
+            load(tmp_path)
+    save_file({n: t for n, t in clean.items() if n not in own}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"layers\.1\.self_attn\.o_proj"):
+        load(tmp_path)
+    for name in own:
+        save_file({n: t for n, t in clean.items() if n != name}, tmp_path / "model.safetensors")
+        with pytest.raises(CheckpointError, match=r"layers\.1\.self_attn\.o_proj"):
+            load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["awq-128", "gptq-128", "w4a16", "w8a8", "fp8-channel"])
+def test_a87_plain_and_quantised_tensors_of_one_module_are_refused(kind: str, tmp_path: Path) -> None:
+    """Which of the two was meant cannot be known."""
+    model = reference_for(kind)
+    write(model, KINDS[kind], tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.1.self_attn.o_proj.weight"
+    tensors[name] = model.get_parameter(name).data.clone()
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"layers\.1\.self_attn\.o_proj"):
         load(tmp_path)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from octavo import ops
+from octavo.ops.packing import FLOAT_DTYPES
 from octavo.quantization.method import StoredTensor
 
 
@@ -18,6 +19,8 @@ class FloatMethod:
 
     def pack(self, stored: Mapping[str, StoredTensor], rows: int, cols: int) -> ops.PackedWeight:
         weight = stored["weight"]
+        if weight.format not in FLOAT_DTYPES:
+            raise ValueError(f"is stored as {weight.format}, and its scales are missing")
         return ops.pack_weight(weight.data, weight.format, rows, cols)
 
     def apply(
