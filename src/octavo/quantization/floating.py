@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from octavo import ops
-from octavo.ops.packing import FLOAT_DTYPES
+from octavo.ops.packing import FLOAT_DTYPES, QUANTISED_BLOCKS
 from octavo.quantization.method import StoredTensor
 
 
@@ -19,7 +19,7 @@ class FloatMethod:
 
     def pack(self, stored: Mapping[str, StoredTensor], rows: int, cols: int) -> ops.PackedWeight:
         weight = stored["weight"]
-        if weight.format not in FLOAT_DTYPES:
+        if weight.format not in (*FLOAT_DTYPES, *QUANTISED_BLOCKS):
             raise ValueError(f"is stored as {weight.format}, and its scales are missing")
         return ops.pack_weight(weight.data, weight.format, rows, cols)
 
