@@ -64,6 +64,7 @@ def test_latency_profile_and_throughput(tmp_path: Path, capsys: pytest.CaptureFi
     assert 0.9 < weights / smollm2_gguf().stat().st_size < 1.2  # each step reads nearly the whole file
     assert "weights GB/s" in capsys.readouterr().out
 
+    out = tmp_path / "new" / "folder" / "out.json"
     load = ["--num-prompts", "5", "--input-len", "16", "--output-len", "4", "--disable-tqdm"]
     assert main(["bench", "throughput", *model, *load, "--output-json", str(out)]) == 0
     result = json.loads(out.read_text())
@@ -72,3 +73,22 @@ def test_latency_profile_and_throughput(tmp_path: Path, capsys: pytest.CaptureFi
 
     assert main(["bench", "latency", *model, "--input-len", "300"]) == 1
     assert "--max-model-len" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["throughput", "--num-prompts", "3", "--num-warmups", "0", "--disable-tqdm"],
+        ["latency", "--num-iters", "1", "--num-iters-warmup", "0"],
+        ["latency", "--num-iters", "1", "--num-iters-warmup", "0", "--profile"],
+    ],
+    ids=" ".join,
+)
+def test_requests_that_fail_are_no_measurement(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The pool has one page: every request is refused, which is very fast."""
+    model = ["--model", str(smollm2_gguf()), *SMALL, "--num-gpu-blocks-override", "1"]
+    assert main(["bench", *words, *model, "--input-len", "64", "--output-len", "4"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "requests failed, which is nothing to measure" in shown.err
+    assert "key-value cache" in shown.err

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from octavo.engine.args import EngineArgs
 from octavo.engine.flags import values_from
 from octavo.entrypoints.bench.arguments import check_at_least, make_parser, refuse
-from octavo.entrypoints.bench.offline import check_length, load_engine, write_json
+from octavo.entrypoints.bench.offline import check_answered, check_length, load_engine, write_json
 from octavo.entrypoints.bench.report import percentile
 from octavo.entrypoints.cli.main import parse_words
 
@@ -86,10 +86,16 @@ class Batch:
         )
 
     def seconds(self) -> float:
-        """How long one run takes."""
+        """How long one run takes.
+
+        Raises:
+            OctavoError: the engine refused or lost a request.
+        """
         begin = time.perf_counter()
-        self.llm.generate(self.prompts, self.sampling, use_tqdm=False)
-        return time.perf_counter() - begin
+        outputs = self.llm.generate(self.prompts, self.sampling, use_tqdm=False)
+        seconds = time.perf_counter() - begin
+        check_answered(outputs)
+        return seconds
 
 
 def _report(latencies: list[float], args: LatencyArgs) -> int:

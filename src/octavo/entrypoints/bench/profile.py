@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from octavo.entrypoints.bench.offline import check_answered
 from octavo.types.sampling_params import RequestOutputKind, SamplingParams
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def profile_batch(
         prompts: As `LLMEngine.add_request` takes them.
         sampling: For all of them.
         runs: How often.
+
+    Raises:
+        OctavoError: the engine refused or lost a request.
     """
     from octavo.ops.program import op_times
 
@@ -107,6 +111,7 @@ def profile_batch(
                 begin = time.perf_counter()
                 outputs = engine.step()
                 phase.seconds += time.perf_counter() - begin
+            check_answered(outputs)
             phase.steps += 1
             waiting -= {output.request_id for output in outputs}
     return phases

@@ -11,7 +11,7 @@ from octavo.engine.flags import values_from
 from octavo.engine.model_facts import require_text
 from octavo.entrypoints.bench.arguments import check_at_least, make_parser
 from octavo.entrypoints.bench.datasets import DatasetArgs, Sample, load_samples
-from octavo.entrypoints.bench.offline import check_length, load_engine, write_json
+from octavo.entrypoints.bench.offline import check_answered, check_length, load_engine, write_json
 from octavo.entrypoints.cli.main import parse_words
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _answer(llm: LLM, samples: list[Sample], args: ThroughputArgs, *, shown: boo
     ]
     prompts: list[Any] = [{"prompt_token_ids": sample.token_ids} for sample in samples]
     outputs = llm.generate(prompts, sampling, use_tqdm=shown)
+    check_answered(outputs)
     generated = sum(len(answer.token_ids) for output in outputs for answer in output.outputs)
     return sum(len(sample.token_ids) for sample in samples), generated
 
