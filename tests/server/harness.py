@@ -17,6 +17,7 @@ from tests.engine.fakes import fake_command, fake_config, fake_tokenizer
 from octavo.engine.async_llm import AsyncLLM
 from octavo.engine.clients.zmq_async import AsyncZmqClient
 from octavo.entrypoints.openai.args import ServerArgs
+from octavo.entrypoints.openai.door.unix_socket import claim_unix_socket
 from octavo.entrypoints.openai.server import DrainingServer, claim_port, make_server, make_state
 from octavo.entrypoints.openai.state import ServerState
 from octavo.tokenizers import Tokenizer
@@ -81,7 +82,8 @@ def running(
     vocabulary = tokenizer or fake_tokenizer()
     if tokenizer is not None:
         config = {"vocab_size": tokenizer.vocab_size, "eos_token_ids": tokenizer.eos_token_ids} | config
-    listener = claim_port("127.0.0.1", 0)
+    args = server_args or ServerArgs(shutdown_timeout=1)
+    listener = claim_unix_socket(args.uds) if args.uds else claim_port("127.0.0.1", 0)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -89,7 +91,7 @@ def running(
     async def start() -> tuple[ServerState, DrainingServer, asyncio.Task[None]]:
         command = fake_command(script=script, step_seconds=step_seconds, boot_seconds=boot_seconds)
         engine = AsyncLLM(fake_config(**config), AsyncZmqClient(command), vocabulary)
-        state = make_state(engine, server_args or ServerArgs(shutdown_timeout=1))
+        state = make_state(engine, args)
         server = make_server(state, api_keys)
         engine.start()
         serving = asyncio.ensure_future(server.run([listener]))
@@ -103,8 +105,9 @@ def running(
         await state.engine.shutdown()
 
     parts = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
+    scheme = "https" if args.ssl_certfile else "http"
     running_server = Server(
-        f"http://127.0.0.1:{listener.getsockname()[1]}",
+        "http://socket" if args.uds else f"{scheme}://127.0.0.1:{listener.getsockname()[1]}",
         parts[0].engine,
         parts[0],
         lambda: loop.call_soon_threadsafe(parts[1].stop) and None,

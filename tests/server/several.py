@@ -22,7 +22,12 @@ from octavo.entrypoints.openai.server import claim_port, make_server, make_state
 
 @contextlib.contextmanager
 def running_several(
-    models: Sequence[dict[str, Any]], *, restarts: int = 3, **command: Any
+    models: Sequence[dict[str, Any]],
+    *,
+    restarts: int = 3,
+    api_keys: tuple[str, ...] = (),
+    server_args: ServerArgs | None = None,
+    **command: Any,
 ) -> Iterator[Server]:
     """Serve models whose configurations are `fake_config(**entry)`."""
     listener = claim_port("127.0.0.1", 0)
@@ -36,9 +41,9 @@ def running_several(
             AsyncLLM(fake_config(**entry), AsyncZmqClient(fake_command(**command), env), fake_tokenizer())
             for entry in models
         ]
-        args = ServerArgs(shutdown_timeout=1, enable_sleep_mode=True)
+        args = server_args or ServerArgs(shutdown_timeout=1, enable_sleep_mode=True)
         state = make_states(engines, [ServedModel(EngineArgs()) for _ in engines], args)
-        server = make_server(state)
+        server = make_server(state, api_keys)
         serving = asyncio.ensure_future(server.run([listener]))
         await asyncio.gather(*(engine.wait_ready() for engine in engines))
         return state, server, serving

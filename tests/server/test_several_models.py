@@ -14,6 +14,7 @@ from tests.server.harness import Server
 from tests.server.several import running_several
 
 from octavo.config import PoolingConfig
+from octavo.entrypoints.openai.args import ServerArgs
 
 EMBEDDER = PoolingConfig(task="embed", pooling_type="LAST", activation="identity", size=8)
 MODELS = [{"name": "chat"}, {"name": "embed", "runner": "pooling", "pooling": EMBEDDER}, {"name": "other"}]
@@ -129,3 +130,26 @@ def test_a_crash_of_one_model_does_not_hurt_the_stream_of_another() -> None:
         assert [server.get(path).status_code for path in ("/health", "/ready", "/health?model=a")] == [
             200
         ] * 3
+
+
+def test_the_door_stands_before_all_models() -> None:
+    pytest.importorskip("limits")
+    args = ServerArgs(shutdown_timeout=1, rate_limit_tokens=30)
+    with running_several(MODELS, api_keys=("one", "two"), server_args=args, step_seconds=0.02) as server:
+        server.client.headers["Authorization"] = "Bearer one"
+        body = {"model": "other", "prompt": "x", "ignore_eos": True, "max_tokens": 400}
+        assert server.post("/v1/completions", body, Authorization="").status_code == 401
+        late = server.post("/v1/completions", body, **{"X-Request-Timeout": "0.3"})
+        assert late.status_code == 504
+        assert server.get("/load").json() == {"server_load": 0}
+        assert server.metric("num_requests_running", model_name="other") == 0
+        # What one model was asked for is charged to the key whichever it asks next.
+        two = {"Authorization": "Bearer two"}
+        assert server.post("/v1/completions", body | {"max_tokens": 40}, **two).status_code == 200
+        assert server.post("/v1/completions", body | {"model": "chat"}, **two).status_code == 429
+        names = [family.name for family in text_string_to_metric_families(server.get("/metrics").text)]
+        assert len(names) == len(set(names))
+        text = server.get("/metrics").text.splitlines()
+        series = [line.rpartition(" ")[0] for line in text if not line.startswith("#")]
+        assert len(series) == len(set(series))
+        assert any(line.startswith("http_requests_total") for line in series)

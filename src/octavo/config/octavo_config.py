@@ -121,6 +121,8 @@ class SchedulerConfig:
     """Decode steps between two looks at what has arrived, as long as they take no more than a moment; 1: look each time."""
     max_num_queued_reqs: int = 1024
     """Waiting requests beyond which new ones are refused."""
+    max_num_queued_tokens: int = 0
+    """Their prompt tokens from which on new ones are refused; 0: no bound."""
 
 
 @dataclass(frozen=True, kw_only=True)

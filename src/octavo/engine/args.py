@@ -133,6 +133,8 @@ class EngineArgs:
     """Let a long prompt be computed over several steps."""
     max_num_queued_reqs: int = flag(1024, parse=parse_human_int)
     """Waiting requests beyond which new ones are refused with status 429."""
+    max_num_queued_tokens: int = flag(0, parse=parse_human_int)
+    """Prompt tokens of the waiting requests from which on new ones are refused with status 429; 0: no bound."""
 
     threads: int = 0
     """Threads to compute with; 0: one for each physical core that the affinity mask and the cgroup allow."""
@@ -242,6 +244,7 @@ class EngineArgs:
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_chunked_prefill=self.enable_chunked_prefill,
             max_num_queued_reqs=self.max_num_queued_reqs,
+            max_num_queued_tokens=self.max_num_queued_tokens,
         )
 
     def _device_config(self) -> DeviceConfig:
@@ -265,6 +268,7 @@ _LOWEST = {
     "max_decode_steps": 1,
     "long_prefill_token_threshold": 0,
     "max_num_queued_reqs": 0,
+    "max_num_queued_tokens": 0,
     "threads": 0,
 }
 

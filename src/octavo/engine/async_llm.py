@@ -31,6 +31,7 @@ from octavo.engine.output import OutputProcessor, ProcessedStep
 from octavo.engine.sleep import SleepState, check_sleep, check_tags
 from octavo.engine.stats import StatsListener, StatsListeners, ThroughputLog
 from octavo.lib.errors import DrainingError, EngineDeadError, OctavoError
+from octavo.lib.origin import Origin
 from octavo.types.engine import EngineOutputs, SchedulerStats
 from octavo.types.outputs import RequestOutput
 from octavo.types.pooling_outputs import PoolingRequestOutput
@@ -66,7 +67,13 @@ class AsyncLLM:
         self.config = config
         self.tokenizer = tokenizer
         self._client = client
-        self._input = InputProcessor(config.model, tokenizer, max_queued=config.scheduler.max_num_queued_reqs)
+        limits = config.scheduler
+        self._input = InputProcessor(
+            config.model,
+            tokenizer,
+            max_queued=limits.max_num_queued_reqs,
+            max_queued_tokens=limits.max_num_queued_tokens,
+        )
         self._output = OutputProcessor(tokenizer)
         self._mailboxes: dict[str, Mailbox] = {}
         self._listeners = StatsListeners(listeners)
@@ -208,6 +215,12 @@ class AsyncLLM:
     def fail_open(self, error: OctavoError) -> None:
         """End all open requests with `error`."""
         self._dispatch(self._output.fail(self._output.request_ids, error))
+
+    def fail_call(self, origin: Origin, error: OctavoError) -> int:
+        """End the open requests that came of one call with `error`; how many these were."""
+        request_ids = self._output.ids_of(origin)
+        self._dispatch(self._output.fail(request_ids, error))
+        return len(request_ids)
 
     async def shutdown(self) -> None:
         """End open requests with an error and stop the engine process. May be called twice."""

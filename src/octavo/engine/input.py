@@ -74,12 +74,21 @@ class InputProcessor:
         model: Limits and stop tokens.
         tokenizer: For prompts that are text; None: only token ids are taken.
         max_queued: Sequences that may wait; a request for more of them could never be taken.
+        max_queued_tokens: The same of the prompts' tokens; 0: no bound.
     """
 
-    def __init__(self, model: ModelConfig, tokenizer: Tokenizer | None, *, max_queued: int = MAX_N) -> None:
+    def __init__(
+        self,
+        model: ModelConfig,
+        tokenizer: Tokenizer | None,
+        *,
+        max_queued: int = MAX_N,
+        max_queued_tokens: int = 0,
+    ) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._max_queued = max_queued
+        self._max_queued_tokens = max_queued_tokens
         self._default_max_tokens = dict(model.default_sampling).get("max_tokens")
         self._serials = itertools.count()
 
@@ -111,6 +120,8 @@ class InputProcessor:
         text, ids = (None, [0] * num_rows) if embeds else self._tokens_of(prompt)
         self._check_prompt(ids)
         self._check_prompt_logprobs(sampling, len(ids))
+        if sampling.n > 1:
+            check_queued_tokens(sampling.n * len(ids), self._max_queued_tokens)
         _check_priority(priority)
         request = GenerationRequest(
             request_id=request_id,
@@ -389,6 +400,20 @@ def check_sequences(count: int, max_queued: int, param: str = "n") -> None:
     if count > max_queued:
         raise InvalidRequestError(
             f"The request is for {count} answers, but at most {max_queued} may wait (--max-num-queued-reqs).",
+            param=param,
+        )
+
+
+def check_queued_tokens(count: int, max_queued: int, param: str = "n") -> None:
+    """Refuse more prompt tokens at once, over several sequences, than may ever wait. A single prompt may always wait alone.
+
+    Raises:
+        InvalidRequestError: names the limit.
+    """
+    if max_queued and count > max_queued:
+        raise InvalidRequestError(
+            f"The request's answers have {count} prompt tokens together, but at most {max_queued} may wait "
+            "(--max-num-queued-tokens).",
             param=param,
         )
 

@@ -47,7 +47,13 @@ class LLMEngine:
         self.config = config
         self.client = client
         self.tokenizer = tokenizer
-        self._input = InputProcessor(config.model, tokenizer, max_queued=config.scheduler.max_num_queued_reqs)
+        limits = config.scheduler
+        self._input = InputProcessor(
+            config.model,
+            tokenizer,
+            max_queued=limits.max_num_queued_reqs,
+            max_queued_tokens=limits.max_num_queued_tokens,
+        )
         self._output = OutputProcessor(tokenizer)
         self._listeners = StatsListeners(listeners)
         if config.observability.log_stats_interval:

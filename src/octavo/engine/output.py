@@ -12,6 +12,7 @@ from octavo.engine.input import GenerationRequest, PoolingRequest
 from octavo.engine.logprobs import PromptLogprobs
 from octavo.engine.stats import FinishedRequest, StepStats
 from octavo.lib.errors import InvalidRequestError, OctavoError, error_from_wire
+from octavo.lib.origin import ORIGIN, Origin
 from octavo.types.engine import EngineOutput, EngineOutputs, FinishReason
 from octavo.types.outputs import PromptPositions, RequestMetrics, RequestOutput
 from octavo.types.pooling_outputs import PoolingOutput, PoolingRequestOutput, floats_of
@@ -30,6 +31,7 @@ class OpenRequest:
         self.answers = [Answer(index, child, tokenizer) for index, child in enumerate(request.children)]
         self.metrics = RequestMetrics(arrival_time=request.arrival_time)
         self.num_cached_tokens = 0
+        self.origin = ORIGIN.get()
         self.prompt_logprobs: PromptLogprobs | None = None
         if request.sampling.prompt_logprobs is not None:
             self.prompt_logprobs = PromptLogprobs(
@@ -107,6 +109,9 @@ class OpenRequest:
             n=sampling.n,
             metrics=self.metrics,
             finished_time=now,
+            request_id=self.request.request_id,
+            sampling=sampling,
+            origin=self.origin,
         )
 
     def _take_prompt_logprobs(self, delta: bool) -> PromptPositions | None:
@@ -183,6 +188,10 @@ class OutputProcessor:
     def request_ids(self) -> list[str]:
         """Of the open requests."""
         return list(self._requests)
+
+    def ids_of(self, origin: Origin) -> list[str]:
+        """Of the open requests that came of one call."""
+        return [request_id for request_id, opened in self._requests.items() if opened.origin is origin]
 
     def add(self, request: GenerationRequest) -> None:
         """Open a request.

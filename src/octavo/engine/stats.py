@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from octavo.lib.origin import Origin
 from octavo.types.engine import SchedulerStats
 from octavo.types.outputs import RequestMetrics
+from octavo.types.sampling_params import SamplingParams
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,10 @@ class FinishedRequest:
     metrics: RequestMetrics
     finished_time: float
     """Monotonic seconds."""
+    request_id: str = ""
+    sampling: SamplingParams | None = None
+    origin: Origin | None = None
+    """Who asked; None: this process itself."""
 
 
 @dataclass(kw_only=True)

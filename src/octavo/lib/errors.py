@@ -59,6 +59,19 @@ class OverloadedError(OctavoError):
         self.retry_after = retry_after
 
 
+class RateLimitError(OverloadedError):
+    """An API key has used up its requests or tokens of this minute."""
+
+    error_type = "rate_limit_error"
+
+
+class RequestTimeoutError(OctavoError):
+    """The request's deadline passed before it was answered."""
+
+    status = 504
+    error_type = "timeout_error"
+
+
 class NotSupportedError(OctavoError):
     """A feature that Octavo knows but this model, platform or build cannot serve."""
 

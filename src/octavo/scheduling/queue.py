@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import NoReturn
 
 from octavo.lib.errors import OverloadedError
 from octavo.scheduling.policy import Policy, Rank
@@ -37,11 +38,17 @@ class WaitingQueue:
 
     A preempted request comes back by its rank, which is ahead of all that were never admitted (FCFS), or of all that
     are of its priority or lower.
+
+    Args:
+        limit: Requests that may wait.
+        token_limit: Tokens of their prompts from which on nobody is let in; 0: no bound.
     """
 
-    def __init__(self, policy: Policy, limit: int) -> None:
+    def __init__(self, policy: Policy, limit: int, token_limit: int = 0) -> None:
         self._policy = policy
         self._limit = limit
+        self._token_limit = token_limit
+        self._num_tokens = 0
         self._requests: list[Request] = []
         self._drain = DrainRate()
 
@@ -61,14 +68,14 @@ class WaitingQueue:
             OverloadedError: `retry_after` is the time in which half of the queue should have left.
         """
         if len(self._requests) >= self._limit:
-            raise OverloadedError(
-                f"the server is busy: {len(self._requests)} requests wait already (limit {self._limit}); try again later",
-                retry_after=self._drain.seconds_for(len(self._requests) // 2),
-            )
+            self._refuse(f"{len(self._requests)} requests wait already (limit {self._limit})")
+        if self._token_limit and self._num_tokens >= self._token_limit:
+            self._refuse(f"{self._num_tokens} prompt tokens wait already (limit {self._token_limit})")
 
     def add(self, request: Request) -> None:
         """Queue `request` by its rank."""
         insort(self._requests, request, key=self._policy)
+        self._num_tokens += request.num_prompt_tokens
 
     def take(self, request: Request, now: float) -> None:
         """Take out a request that is admitted at time `now`."""
@@ -81,3 +88,10 @@ class WaitingQueue:
         position = bisect_left(self._requests, rank, key=self._policy)
         assert self._requests[position] is request
         del self._requests[position]
+        self._num_tokens -= request.num_prompt_tokens
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise OverloadedError(
+            f"the server is busy: {reason}; try again later",
+            retry_after=self._drain.seconds_for(len(self._requests) // 2),
+        )

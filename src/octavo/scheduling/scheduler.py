@@ -74,7 +74,9 @@ class Scheduler:
         self._policy = get_policy(scheduler.policy)
         self._clock = clock
         self.requests: dict[str, Request] = {}
-        self.waiting = WaitingQueue(self._policy, scheduler.max_num_queued_reqs)
+        self.waiting = WaitingQueue(
+            self._policy, scheduler.max_num_queued_reqs, scheduler.max_num_queued_tokens
+        )
         self.running: list[Request] = []  # best rank first
         self._released: list[str] = []
         self._in_flight: list[tuple[Request, int]] = []

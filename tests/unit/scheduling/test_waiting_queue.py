@@ -50,6 +50,18 @@ def test_a_full_queue_tells_when_to_come_back() -> None:
     assert 30 < caught.value.retry_after <= 60  # 20 departures at about 3 s each, less what smoothing lags
 
 
+def test_prompt_tokens_that_wait_are_bounded_too() -> None:
+    queue = WaitingQueue(get_policy("fcfs"), 40, token_limit=3)
+    entries = [_entry(number) for number in range(3)]
+    for entry in entries:
+        queue.check_room()
+        queue.add(entry)
+    with pytest.raises(OverloadedError, match="3 prompt tokens"):
+        queue.check_room()
+    queue.take(entries[0], 0.0)
+    queue.check_room()
+
+
 def test_unknown_policy_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="lottery"):
         get_policy("lottery")

@@ -1,4 +1,4 @@
-"""Anthropic's face of what lies around the handlers: keys in `x-api-key`, and errors in its shape.
+"""Anthropic's face of what lies around the handlers: errors in its shape.
 
 Errors come from many places (keys, limits, validation, handlers). They are all written as OpenAI's object, and on
 these routes translated once, on their way out.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from octavo.entrypoints.openai.door.paths import path_of
 from octavo.entrypoints.openai.errors import error_of, error_response
 
 _ROUTES = "/v1/messages"
@@ -40,7 +41,7 @@ def error_event(error: Exception) -> dict[str, Any]:
 
 
 class AnthropicFace:
-    """Lets `x-api-key` stand for `Authorization: Bearer`, and answers errors of `/v1/messages` in Anthropic's shape."""
+    """Answers errors of `/v1/messages` in Anthropic's shape."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,8 +50,7 @@ class AnthropicFace:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope = _with_bearer(scope)
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = path_of(scope)
         if path == _ROUTES or path.startswith(_ROUTES + "/"):
             await self._translated(scope, receive, send)
         else:
@@ -65,14 +65,6 @@ class AnthropicFace:
             if translator.begun:
                 raise
             await error_response(error)(scope, receive, translator.send)
-
-
-def _with_bearer(scope: Scope) -> Scope:
-    headers = Headers(scope=scope)
-    key = headers.get("x-api-key")
-    if key is None or "authorization" in headers:
-        return scope
-    return {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + key.encode("latin-1"))]}
 
 
 class _Translator:

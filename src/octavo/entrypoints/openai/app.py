@@ -10,6 +10,14 @@ from fastapi.middleware.cors import CORSMiddleware
 
 from octavo.entrypoints.anthropic import handlers as anthropic
 from octavo.entrypoints.anthropic.errors import AnthropicFace
+from octavo.entrypoints.openai.door.calls import Calls
+from octavo.entrypoints.openai.door.custom import add_custom_middleware
+from octavo.entrypoints.openai.door.deadlines import Deadlines, EndCall
+from octavo.entrypoints.openai.door.guard import Guard
+from octavo.entrypoints.openai.door.hosts import AllowedHosts
+from octavo.entrypoints.openai.door.keys import KeyRing, plain_keys, read_key_file
+from octavo.entrypoints.openai.door.rates import RateLimits
+from octavo.entrypoints.openai.door.sizes import BodyLimit, HeadLimit
 from octavo.entrypoints.openai.errors import install_error_handlers
 from octavo.entrypoints.openai.handlers import (
     chat,
@@ -20,7 +28,6 @@ from octavo.entrypoints.openai.handlers import (
     responses,
     tokens,
 )
-from octavo.entrypoints.openai.middleware import ApiKeys, BodyLimit, RequestIds
 from octavo.entrypoints.openai.pooling_routes import add_pooling_routes
 from octavo.entrypoints.openai.protocol.chat import ChatCompletion
 from octavo.entrypoints.openai.protocol.completion import Completion
@@ -52,6 +59,7 @@ def routes() -> APIRouter:
     post("/ping", include_in_schema=False)(operations.health)
     get("/version")(operations.version)
     get("/metrics")(operations.metrics)
+    get("/load")(operations.load)
     add_pooling_routes(router)
     return router
 
@@ -78,14 +86,16 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
     """The ASGI application over a running engine.
 
     Args:
-        api_keys: Keys that clients must send; empty: anyone may call.
+        api_keys: Keys that clients must send, beside those of `--api-key-file`; none at all: anyone may call.
+
+    Raises:
+        ConfigError: the key file or a middleware cannot be had, or a setting needs a package that is not there.
     """
     args = state.args
     hidden = args.disable_fastapi_docs
     app = FastAPI(
         title="Octavo",
         version=__version__,
-        root_path=args.root_path,
         lifespan=_lifespan(state),
         docs_url=None if hidden else "/docs",
         redoc_url=None if hidden else "/redoc",
@@ -99,27 +109,57 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
         app.include_router(control_routes())
     if not args.disable_web:
         app.include_router(page_routes())
+    if args.enable_server_info:
+        app.get("/server_info")(operations.server_info)
     install_error_handlers(app)
     _add_middleware(app, state, api_keys)
     return app
 
 
 def _add_middleware(app: FastAPI, state: ServerState, api_keys: tuple[str, ...]) -> None:
-    """Added last runs first: request ids see every answer, keys are checked before a body is read."""
+    """Added last runs first: every answer is named and counted, keys are checked before a body is read."""
     args = state.args
     app.add_middleware(BodyLimit, limit=args.max_request_bytes, uploads=state.uploads)
-    if api_keys:
-        app.add_middleware(ApiKeys, keys=api_keys)
+    for path in args.middleware:
+        add_custom_middleware(app, path)
+    app.add_middleware(Deadlines, limit=args.request_timeout, end=_end_call(state))
+    keys = plain_keys(api_keys) + (read_key_file(args.api_key_file) if args.api_key_file else [])
+    rates = _rate_limits(state)
+    if keys or rates:
+        app.add_middleware(Guard, ring=KeyRing(keys) if keys else None, rates=rates)
     app.add_middleware(
         CORSMiddleware,
         allow_origins=list(args.allowed_origins),
         allow_credentials=args.allow_credentials,
-        allow_methods=["*"],
-        allow_headers=["*"],
+        allow_methods=list(args.allowed_methods),
+        allow_headers=list(args.allowed_headers),
     )
+    if "*" not in args.allowed_hosts:
+        app.add_middleware(AllowedHosts, hosts=args.allowed_hosts)
+    app.add_middleware(HeadLimit, max_bytes=args.max_header_bytes, max_count=args.max_header_count)
     app.add_middleware(AnthropicFace)
-    if args.enable_request_id_headers:
-        app.add_middleware(RequestIds)
+    app.add_middleware(
+        Calls,
+        metrics=state.http,
+        answer_ids=args.enable_request_id_headers,
+        line_format=args.access_log,
+        quiet_paths=args.disable_access_log_for_endpoints,
+    )
+
+
+def _rate_limits(state: ServerState) -> RateLimits | None:
+    args = state.args
+    if not args.rate_limit_requests and not args.rate_limit_tokens:
+        return None
+    rates = RateLimits(args.rate_limit_requests, args.rate_limit_tokens)
+    for each in state.all:
+        each.engine.add_listener(rates)
+    return rates
+
+
+def _end_call(state: ServerState) -> EndCall:
+    """Ends what a call has running in the engine of whichever model it named."""
+    return lambda origin, error: sum(each.engine.fail_call(origin, error) for each in state.all)
 
 
 def _lifespan(state: ServerState) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -62,13 +62,24 @@ def claim_port(host: str, port: int) -> socket.socket:
     return listener
 
 
+def claim(args: ServerArgs) -> socket.socket:
+    """The listening socket that the arguments ask for.
+
+    Raises:
+        ConfigError: it cannot be had; names the flag.
+    """
+    from octavo.entrypoints.openai.door.unix_socket import claim_unix_socket
+
+    return claim_unix_socket(args.uds) if args.uds else claim_port(args.host, args.port)
+
+
 def run_server(models: Sequence[ServedModel], server_args: ServerArgs) -> int:
     """Serve one model or several until a signal comes. Returns the exit code."""
     from octavo.engine.model_facts import require_text
 
     for model in models:
         require_text(model.engine, "serve")
-    listener = claim_port(server_args.host, server_args.port)
+    listener = claim(server_args)
     try:
         return asyncio.run(_serve(models, server_args, listener))
     finally:
@@ -138,13 +149,14 @@ def make_state(engine: AsyncLLM, server_args: ServerArgs, beside: ServerState | 
     """The parts that handlers share, over an engine that may still be starting.
 
     Args:
-        beside: The state of the server's first model, whose stored responses and uploads are those of all.
+        beside: The state of the server's first model, whose stored responses, uploads and counts of calls are those of all.
     """
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.entrypoints.openai.responses.archive import make_archive
     from octavo.entrypoints.openai.state import ServerState
     from octavo.entrypoints.openai.stats import MetricsListener
     from octavo.metrics import EngineMetrics
+    from octavo.metrics.http_metrics import HttpMetrics
 
     tokenizer = engine.tokenizer
     assert tokenizer is not None
@@ -162,6 +174,7 @@ def make_state(engine: AsyncLLM, server_args: ServerArgs, beside: ServerState | 
         metrics,
         server_args,
         beside.responses if beside else make_archive(server_args.responses_store, server_args.store_limits),
+        beside.http if beside else HttpMetrics(config.observability.metrics_prefix),
     )
     if beside is not None:
         state.uploads = beside.uploads
@@ -188,9 +201,21 @@ def make_server(state: ServerState, api_keys: tuple[str, ...] = ()) -> DrainingS
     import uvicorn
 
     from octavo.entrypoints.openai.app import build_app
+    from octavo.entrypoints.openai.door.calls import configure_access_log
+    from octavo.entrypoints.openai.door.http_protocol import bounded_protocol
+    from octavo.entrypoints.openai.door.tls import tls_settings
 
+    args = state.args
+    if args.access_log != "none":
+        configure_access_log()
     config = uvicorn.Config(
         build_app(state, api_keys),
+        http=bounded_protocol(args.max_header_bytes),
+        ws="none",
+        root_path=args.root_path.rstrip("/"),
+        proxy_headers=args.forwarded_allow_ips is not None,
+        forwarded_allow_ips=args.forwarded_allow_ips,
+        **tls_settings(args),
         log_level=state.args.uvicorn_log_level,
         access_log=False,
         server_header=False,
@@ -216,10 +241,16 @@ class DrainingServer:
 
     async def run(self, sockets: list[socket.socket]) -> None:
         """Serve until `stop()`, then until the running requests are through or their time is up."""
+        from octavo.entrypoints.openai.door.tls import reload_certificates
+
+        refresh = self._state.args.enable_ssl_refresh
+        reloading = asyncio.create_task(reload_certificates(self._server.config)) if refresh else None
         try:
             # Uvicorn's `serve` would install signal handlers of its own around the same call.
             await self._server._serve(sockets)
         finally:
+            if reloading is not None:
+                reloading.cancel()
             if self._time_is_up is not None:
                 self._time_is_up.cancel()
         if self._server.force_exit:
@@ -256,13 +287,21 @@ class DrainingServer:
 
 def _announce(state: ServerState, args: ServerArgs, listener: socket.socket) -> None:
     """Say where the server listens, with a command that works as it stands."""
+    names = ", ".join(each.model_names[0] for each in state.all)
+    if args.uds:
+        print(
+            f"\nOctavo serves {names} at the unix socket {args.uds}.\n",
+            file=sys.stderr,
+            flush=True,
+        )
+        return
     port = listener.getsockname()[1]
+    scheme = "https" if args.ssl_keyfile else "http"
     host = "127.0.0.1" if args.host in ("0.0.0.0", "::") else args.host
-    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     model = state.model_names[0]
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
-    key = " -H 'Authorization: Bearer YOUR_KEY'" if _api_keys(args) else ""
-    names = ", ".join(each.model_names[0] for each in state.all)
+    key = " -H 'Authorization: Bearer YOUR_KEY'" if _api_keys(args) or args.api_key_file else ""
     print(f"\nOctavo serves {names} at {address}. Try:\n", file=sys.stderr)
     print(
         f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json'{key} -d '{body}'\n",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.entrypoints.openai.responses.archive import ResponseArchive
     from octavo.metrics import EngineMetrics
+    from octavo.metrics.http_metrics import HttpMetrics
 
 
 @dataclass
@@ -30,6 +31,7 @@ class ServerState:
     metrics: EngineMetrics
     args: ServerArgs
     responses: ResponseArchive
+    http: HttpMetrics
     created: int = field(default_factory=lambda: int(time.time()))
     uploads: Uploads = field(default_factory=Uploads)
     draining: bool = False

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-from octavo.engine.input import check_sequences
+from octavo.engine.input import check_queued_tokens, check_sequences
 from octavo.engine.prompt_embeds import EmbedsPrompt, check_enabled, check_size, read_embeds
 from octavo.entrypoints.openai.handlers import generation
 from octavo.entrypoints.openai.handlers.logprobs import CompletionLogprobsBuilder, prompt_logprobs_body
@@ -75,6 +75,9 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
         *await _embeds(state, body),
         *await state.renderer.completion_prompts(body),
     ]
+    if len(prompts) > 1:
+        num_tokens = body.n * sum(map(_num_tokens, prompts))
+        check_queued_tokens(num_tokens, state.engine.config.scheduler.max_num_queued_tokens, "prompt")
     params = _params(state, body)
     request_id = new_request_id("cmpl", request, body.request_id)
     answer = Answer(state, body, request_id, model, state.now())
@@ -106,6 +109,10 @@ async def _embeds(state: ServerState, body: CompletionRequest) -> list[EmbedsPro
     ]
     check_size(sum(prompt["prompt_embeds"].nbytes for prompt in prompts), body.n)
     return prompts
+
+
+def _num_tokens(prompt: list[int] | EmbedsPrompt) -> int:
+    return len(prompt if isinstance(prompt, list) else prompt["prompt_embeds"])
 
 
 def _params(state: ServerState, body: CompletionRequest) -> SamplingParams:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 
 from fastapi import Request
@@ -62,5 +63,21 @@ async def version() -> JSONResponse:
 
 
 async def metrics(request: Request) -> PlainTextResponse:
-    text = render_together(state.metrics.registry for state in server_state(request).all)
+    state = server_state(request)
+    text = render_together([state.http.registry, *(each.metrics.registry for each in state.all)])
     return PlainTextResponse(text, media_type=METRICS_TYPE)
+
+
+async def load(request: Request) -> JSONResponse:
+    """Requests that are being answered, this one left out."""
+    return JSONResponse({"server_load": max(0, server_state(request).http.num_open - 1)})
+
+
+async def server_info(request: Request) -> JSONResponse:
+    """The settings that run, with `--enable-server-info`; secrets and paths of secrets left out."""
+    states = server_state(request).all
+    server = dataclasses.asdict(states[0].args)
+    for name in ("api_key", "api_key_file", "ssl_keyfile"):
+        server.pop(name)
+    engines = [dataclasses.asdict(state.engine.config) for state in states]
+    return JSONResponse({"version": __version__, "server": server, "engine": engines[0], "engines": engines})

@@ -56,7 +56,7 @@ async def retrieve_response(
     archive = server_state(request).responses
     if not stream:
         return JSONResponse((await archive.find(response_id)).response)
-    job = archive.jobs.get(response_id)
+    job = archive.job(response_id)
     if job is not None and job.keeps_events:
         return typed_sse_response(job.follow(starting_after))
     events = (await archive.find(response_id)).events
@@ -101,7 +101,7 @@ async def delete_response(response_id: str, request: Request) -> ResponseDeleted
 async def cancel_response(response_id: str, request: Request) -> JSONResponse:
     """End a background response now; one that is final stays as it is."""
     archive = server_state(request).responses
-    job = archive.jobs.get(response_id)
+    job = archive.job(response_id)
     if job is not None:
         job.stop()
         await job.wait()

@@ -11,6 +11,7 @@ from octavo.entrypoints.openai.responses.builder import FINAL, ResponseBuilder, 
 from octavo.entrypoints.openai.responses.jobs import Job, Jobs
 from octavo.entrypoints.openai.responses.store import MemoryStore, ResponseStore, StoreLimits
 from octavo.lib.errors import InvalidRequestError, NotFoundError, OctavoError
+from octavo.lib.origin import ORIGIN
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class ResponseArchive:
-    """Keeps, finds and forgets responses."""
+    """Keeps, finds and forgets responses. Each caller (API key) has an archive of its own: nobody finds another's."""
 
     def __init__(self, store: ResponseStore) -> None:
         self.jobs = Jobs()
@@ -46,7 +47,7 @@ class ResponseArchive:
         """Keep a response. If the store fails, its log says so; the answer is the client's all the same."""
         record = _encoder.encode(Record(response, input_items, events))
         try:
-            await self._store.put(response["id"], record)
+            await self._store.put(_owned(response["id"]), record)
         except OctavoError as error:
             logger.error("Response %s is not stored: %s", response["id"], error.message)
 
@@ -61,11 +62,15 @@ class ResponseArchive:
 
         async def on_end(job: Job) -> None:
             await self.save(job.response, input_items, job.events if keep_events else None)
-            self.jobs.remove(job.response["id"])
+            self.jobs.remove(_owned(job.response["id"]))
 
         job = Job(builder, input_items, on_end, keeps_events=keep_events)
-        self.jobs.add(builder.response["id"], job)
+        self.jobs.add(_owned(builder.response["id"]), job)
         return job
+
+    def job(self, response_id: str) -> Job | None:
+        """The response in the making of that id, if it is the caller's."""
+        return self.jobs.get(_owned(response_id))
 
     async def find(self, response_id: str) -> Record:
         """A response as it is now.
@@ -73,10 +78,10 @@ class ResponseArchive:
         Raises:
             NotFoundError: there is none of that id, or it was not stored, or had to go.
         """
-        job = self.jobs.get(response_id)
+        job = self.job(response_id)
         if job is not None:
             return Record(job.response, job.input_items)
-        record = await self._store.get(response_id)
+        record = await self._store.get(_owned(response_id))
         if record is None:
             raise _not_found(response_id, "response_id")
         return _decoder.decode(record)
@@ -87,11 +92,11 @@ class ResponseArchive:
         Raises:
             NotFoundError: as `find`.
         """
-        job = self.jobs.get(response_id)
+        job = self.job(response_id)
         if job is not None:
             job.stop()
             await job.wait()
-        if not await self._store.delete(response_id):
+        if not await self._store.delete(_owned(response_id)):
             raise _not_found(response_id, "response_id")
 
     async def history(self, response_id: str) -> list[dict[str, Any]]:
@@ -118,11 +123,11 @@ class ResponseArchive:
         await self._store.close()
 
     async def _previous(self, response_id: str) -> Record:
-        job = self.jobs.get(response_id)
+        job = self.job(response_id)
         if job is not None and job.response["status"] not in FINAL:
             message = f"The response {response_id!r} is {job.response['status']}; wait until it is complete."
             raise InvalidRequestError(message, param="previous_response_id")
-        record = await self._store.get(response_id)
+        record = await self._store.get(_owned(response_id))
         if record is None:
             raise _not_found(response_id, "previous_response_id")
         return _decoder.decode(record)
@@ -139,6 +144,12 @@ def make_archive(where: str, limits: StoreLimits) -> ResponseArchive:
     from octavo.entrypoints.openai.responses.sqlite_store import SqliteStore
 
     return ResponseArchive(SqliteStore(where, limits))
+
+
+def _owned(response_id: str) -> str:
+    """The key of the calling API key's response of that id. A task that a call starts belongs to it."""
+    origin = ORIGIN.get()
+    return f"{origin.owner if origin else ''}/{response_id}"
 
 
 def _not_found(response_id: str, param: str) -> NotFoundError:
