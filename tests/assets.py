@@ -51,7 +51,7 @@ def download_sdist(requirement: str) -> Path:
 def _cached(name: str, make: Callable[[Path], None]) -> Path:
     """The file from the cache; made under a lock and moved in whole, so that parallel tests never see half of it."""
     path = cache_dir() / name
-    with _lock(path.with_suffix(".lock")):
+    with lock(path.with_suffix(".lock")):
         if not path.is_file():
             partial = path.with_suffix(".partial")
             make(partial)
@@ -60,7 +60,8 @@ def _cached(name: str, make: Callable[[Path], None]) -> Path:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
+    """Held by one process at a time."""
     with open(path, "w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
