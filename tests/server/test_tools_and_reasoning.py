@@ -184,7 +184,7 @@ def test_answers_of_tools_are_accepted_back(caller: Server) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tool_choice": "required", "response_format": {"type": "json_object"}}, "tool_choice"),
+        ({"tool_choice": "required", "structured_outputs": {"json_object": True}}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice"),
         ({"tool_choice": "required", "tools": None}, "tool_choice"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),

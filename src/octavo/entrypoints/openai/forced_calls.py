@@ -44,13 +44,15 @@ class ArgumentsOf:
 def constrained(params: SamplingParams, body: ChatCompletionRequest) -> SamplingParams:
     """`params` with the constraint by which `body` forces calls, if it does.
 
+    A `response_format` is the shape of an answer in words, and here there is none; clients send both.
+
     Raises:
-        InvalidRequestError: `body` asks for another shape beside the calls.
+        InvalidRequestError: `body` has `structured_outputs` beside the calls.
     """
     if body.choice.mode != "required":
         return params
-    if params.structured_outputs is not None:
-        message = "tool_choice forces calls, whose shape excludes structured_outputs and response_format"
+    if body.structured_outputs is not None:
+        message = "tool_choice forces calls, whose shape excludes structured_outputs"
         raise InvalidRequestError(message, param="tool_choice")
     schema = forced_schema(body.choice, schemas_of(body.tools or ()), body.max_calls)
     shape = StructuredOutputsParams(json=schema, disable_any_whitespace=True)
