@@ -5,11 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from anthropic import Anthropic, AuthenticationError, BadRequestError
-from openai import OpenAI
+from openai import OpenAI, pydantic_function_tool
+from pydantic import BaseModel, Field
 from tests.clients.server import COMMAND, MODEL
+
+
+class City(BaseModel, extra="forbid"):
+    """A city. Its texts are bounded, since a small model repeats itself."""
+
+    name: Annotated[str, Field(min_length=1, max_length=20)]
+    continent: Literal["Africa", "America", "Asia", "Europe"]
+    millions: Annotated[int, Field(ge=1, le=40)]
+
+
+QUESTION = {"role": "user", "content": "Describe Paris."}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +72,83 @@ def test_openai_responses_in_the_background(openai: OpenAI) -> None:
     )
     assert started.status == "queued"
     assert openai.responses.cancel(started.id).status == "cancelled"
+
+
+def test_openai_responses_parse(openai: OpenAI) -> None:
+    parsed = openai.responses.parse(
+        model=MODEL, input="Describe Paris.", text_format=City, temperature=0, max_output_tokens=120
+    )
+    assert isinstance(parsed.output_parsed, City)
+
+
+def test_openai_responses_call_a_tool(openai: OpenAI) -> None:
+    tool = pydantic_function_tool(City)["function"]
+    fields = {
+        "model": MODEL,
+        "input": "Describe Paris.",
+        "tools": [{"type": "function", **tool}],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        # Some clients ask for a shape of text beside the call; a forced call has no text.
+        "text": {"format": {"type": "json_object"}},
+        "temperature": 0,
+        "max_output_tokens": 120,
+    }
+    (call,) = (item for item in openai.responses.create(**fields).output if item.type == "function_call")  # type: ignore[call-overload]
+    assert call.name == "City"
+    assert City.model_validate_json(call.arguments)
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "It is so."}
+    after = {**fields, "text": {}, "tool_choice": "none", "input": [QUESTION, call.model_dump(), result]}
+    assert openai.responses.create(**after).output_text  # type: ignore[call-overload]
+
+
+def test_openai_chat_parse_and_its_stream(openai: OpenAI) -> None:
+    fields = {"model": MODEL, "messages": [QUESTION], "temperature": 0, "max_completion_tokens": 120}
+    whole = openai.chat.completions.parse(response_format=City, **fields)  # type: ignore[arg-type]
+    assert isinstance(whole.choices[0].message.parsed, City)
+    with openai.chat.completions.stream(response_format=City, **fields) as stream:  # type: ignore[arg-type]
+        final = stream.get_final_completion()
+    assert final.choices[0].message.parsed == whole.choices[0].message.parsed
+    assert final.choices[0].finish_reason == whole.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "City"}}])
+def test_openai_chat_parses_a_forced_call(openai: OpenAI, choice: object) -> None:
+    fields = {
+        "model": MODEL,
+        "messages": [QUESTION],
+        "tools": [pydantic_function_tool(City)],
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+        "temperature": 0,
+        "max_completion_tokens": 120,
+    }
+    whole = openai.chat.completions.parse(**fields).choices[0].message  # type: ignore[arg-type]
+    assert whole.tool_calls is not None
+    assert isinstance(whole.tool_calls[0].function.parsed_arguments, City)
+    with openai.chat.completions.stream(**fields) as stream:  # type: ignore[arg-type]
+        streamed = stream.get_final_completion().choices[0].message
+    assert streamed.tool_calls is not None
+    assert streamed.tool_calls[0].function.arguments == whole.tool_calls[0].function.arguments
+
+
+def test_anthropic_calls_a_tool_whole_and_streamed(anthropic: Anthropic) -> None:
+    fields = {
+        "model": MODEL,
+        "max_tokens": 120,
+        "messages": [QUESTION],
+        "tools": [{"name": "describe", "input_schema": City.model_json_schema()}],
+        "tool_choice": {"type": "tool", "name": "describe"},
+        "extra_body": {"temperature": 0},
+    }
+    whole = anthropic.messages.create(**fields)  # type: ignore[call-overload]
+    (block,) = (block for block in whole.content if block.type == "tool_use")
+    assert City.model_validate(block.input)
+    assert whole.stop_reason == "tool_use"
+    with anthropic.messages.stream(**fields) as stream:  # type: ignore[arg-type]
+        final = stream.get_final_message()
+    (streamed,) = (block for block in final.content if block.type == "tool_use")
+    assert streamed.input == block.input
 
 
 def test_anthropic_messages_and_stream(anthropic: Anthropic) -> None:

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import json
+from typing import Annotated, Any, Literal
 
 import litellm
 import pytest
+from pydantic import BaseModel, Field
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 # A proxy does not retry what its caller did wrong; neither does a test.
 QUIET = {"num_retries": 0, "max_retries": 0}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather in a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"enum": ["Paris", "Rome"]}, "days": {"enum": [1, 2, 3]}},
+            "required": ["city", "days"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+class City(BaseModel, extra="forbid"):
+    name: Annotated[str, Field(min_length=1, max_length=20)]
+    continent: Literal["Africa", "America", "Asia", "Europe"]
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +117,43 @@ def test_the_router_and_its_error_classes(fields: dict[str, Any], model: str) ->
         litellm.completion(messages=QUESTION, **fields | {"model": "openai/none"})
     with pytest.raises(litellm.BadRequestError, match="max_tokens"):
         litellm.completion(messages=QUESTION, max_tokens=0, **fields)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_forced_call_whole_and_streamed(fields: dict[str, Any], choice: Any) -> None:
+    asked = [{"role": "user", "content": "How will the weather be in Rome tomorrow?"}]
+    told = {"messages": asked, "tools": [WEATHER], "tool_choice": choice, "max_tokens": 80, **fields}
+    whole = litellm.completion(**told)
+    (call,) = whole.choices[0].message.tool_calls
+    assert call.function.name == "weather"
+    arguments = json.loads(call.function.arguments)
+    assert arguments["city"] in ("Paris", "Rome")
+    assert arguments["days"] in (1, 2, 3)
+    rebuilt = litellm.stream_chunk_builder(list(litellm.completion(stream=True, **told)), messages=asked)
+    (streamed,) = rebuilt.choices[0].message.tool_calls
+    assert streamed.function == call.function
+    assert rebuilt.choices[0].finish_reason == whole.choices[0].finish_reason
+
+
+def test_what_a_call_returned_goes_back(fields: dict[str, Any]) -> None:
+    asked = [{"role": "user", "content": "How will the weather be in Rome tomorrow?"}]
+    call = litellm.completion(
+        messages=asked, tools=[WEATHER], tool_choice="required", max_tokens=80, **fields
+    ).choices[0]
+    result = {"role": "tool", "tool_call_id": call.message.tool_calls[0].id, "content": "Rain."}
+    history = [*asked, call.message.model_dump(), result]
+    answer = litellm.completion(
+        messages=history, tools=[WEATHER], tool_choice="none", max_tokens=24, **fields
+    )
+    assert answer.choices[0].message.content
+    assert not answer.choices[0].message.tool_calls
+
+
+def test_an_object_after_a_schema(fields: dict[str, Any]) -> None:
+    answer = litellm.completion(
+        messages=[{"role": "user", "content": "Describe Paris."}],
+        response_format=City,
+        max_tokens=80,
+        **fields,
+    )
+    assert City.model_validate_json(answer.choices[0].message.content)

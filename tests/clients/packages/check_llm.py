@@ -16,6 +16,8 @@ MODELS = """
   model_name: {model}
   api_base: {base_url}
   api_key_name: octavo
+  supports_schema: true
+  supports_tools: true
 - model_id: octavo-text
   model_name: {model}
   api_base: {base_url}
@@ -92,3 +94,27 @@ def test_the_library_stream_and_whole(home: Path) -> None:
 
 def test_an_error_is_told_in_the_servers_words(run: Callable[..., str]) -> None:
     assert "max_tokens" in run("-m", "octavo", "-o", "max_tokens", "999999", "hi", check=False)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris", "Rome"]}, "days": {"enum": [1, 2, 3]}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+
+
+def test_an_object_after_a_schema(run: Callable[..., str]) -> None:
+    printed = run("-m", "octavo", "-o", "temperature", "0", "--schema", json.dumps(SCHEMA), "Where do we go?")
+    found = json.loads(printed)
+    assert found["city"] in ("Paris", "Rome")
+    assert found["days"] in (1, 2, 3)
+
+
+def test_tools_are_shown_and_what_they_returned_goes_back(run: Callable[..., str]) -> None:
+    """Whether this model calls is its own matter (`llm` cannot force a call): the chain has to end with an answer."""
+    code = "def add(a: int, b: int) -> int:\n    return a + b"
+    asked = ("--functions", code, "-o", "temperature", "0", "-o", "max_tokens", "60", "What is 2 + 3?")
+    run("-m", "octavo", *asked, "--chain-limit", "2")
+    (entry, *_) = json.loads(run("logs", "--json", "-n", "1"))
+    assert [tool["name"] for tool in entry["tools"]] == ["add"]
