@@ -29,6 +29,7 @@ from octavo.lib.errors import ConfigError
 from octavo.lib.human_numbers import parse_human_int
 from octavo.models.pooling_config import CONVERTS, RUNNERS
 from octavo.models.quantization_config import METHODS, check_asked
+from octavo.platforms import MAX_THREADS
 from octavo.types.kv import KV_DTYPES
 
 BLOCK_SIZES = (16, 32, 64, 128)
@@ -249,9 +250,11 @@ class EngineArgs:
 
     def _device_config(self) -> DeviceConfig:
         env = environment()
-        return DeviceConfig(
-            num_threads=self.threads or env.num_threads, bind_threads=env.cpu_bind == "auto", isa=env.isa
-        )
+        threads = self.threads or env.num_threads
+        if threads > MAX_THREADS:
+            asked = "--threads" if self.threads else "OCTAVO_NUM_THREADS"
+            raise ConfigError(f"{asked} must be at most {MAX_THREADS}, got {threads}.", param="threads")
+        return DeviceConfig(num_threads=threads, bind_threads=env.cpu_bind == "auto", isa=env.isa)
 
     def _observability_config(self) -> ObservabilityConfig:
         interval = 0.0 if self.disable_log_stats else environment().log_stats_interval_s

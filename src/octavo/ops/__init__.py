@@ -12,7 +12,6 @@ from octavo.ops.experts import ExpertWeights, experts, route
 from octavo.ops.groups import pack_groups
 from octavo.ops.linear import linear
 from octavo.ops.machine import (
-    MAX_THREADS,
     available_isas,
     isa,
     native_available,
@@ -26,6 +25,7 @@ from octavo.ops.rope import rope
 from octavo.ops.rows import add, scale, select_rows
 from octavo.ops.sampling import argmax, filtered_logits, logprobs, sample
 from octavo.ops.token_bitmask import apply_token_bitmask, bitmask_words, token_bitmask
+from octavo.platforms import MAX_THREADS
 
 __all__ = [
     "FORMATS",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from octavo.lib.errors import ConfigError
 from octavo.ops.dispatch import built_module, native_module
-from octavo.platforms import UNBOUND, ThreadPlaces
-
-MAX_THREADS = 256
+from octavo.platforms import MAX_THREADS, UNBOUND, ThreadPlaces
 
 
 def native_available() -> bool:
@@ -54,4 +52,7 @@ def set_isa(name: str) -> None:
         ConfigError: this machine or build does not have it.
     """
     if not built_module().set_isa(name):
-        raise ConfigError(f"isa must be one of {', '.join(available_isas())} here, got {name!r}", param="isa")
+        raise ConfigError(
+            f"The instruction set (OCTAVO_ISA) must be one of {', '.join(available_isas())} here, got {name!r}.",
+            param="isa",
+        )

@@ -2,9 +2,10 @@
 
 from octavo.platforms.base import Platform, select_platform
 from octavo.platforms.host import core_count, memory_available, process_rss
-from octavo.platforms.thread_places import UNBOUND, ThreadPlaces, thread_places
+from octavo.platforms.thread_places import MAX_THREADS, UNBOUND, ThreadPlaces, thread_places
 
 __all__ = [
+    "MAX_THREADS",
     "UNBOUND",
     "Platform",
     "ThreadPlaces",

@@ -10,6 +10,9 @@ from octavo.platforms import host
 from octavo.platforms.cgroup import Cgroups
 from octavo.platforms.topology import physical_cores
 
+MAX_THREADS = 256
+"""That the kernels' pool can have."""
+
 
 @dataclass(frozen=True)
 class ThreadPlaces:

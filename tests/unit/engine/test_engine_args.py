@@ -193,6 +193,7 @@ def test_a_bad_generation_config_is_refused_at_start(tmp_path: Path) -> None:
         ({"quantization": "nf4"}, "quantization must be one of int8, int4, awq, gptq, .*, got 'nf4'"),
         ({"scheduling_policy": "lifo"}, "scheduling-policy must be one of fcfs, priority"),
         ({"threads": -1}, "threads must be at least 0"),
+        ({"threads": 257}, "threads must be at most 256, got 257"),
         ({"max_num_batched_tokens": 16, "max_num_seqs": 32}, "max-num-batched-tokens"),
         (
             {"enable_chunked_prefill": False, "max_num_batched_tokens": 100, "max_num_seqs": 4},

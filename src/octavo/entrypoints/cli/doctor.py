@@ -87,7 +87,10 @@ def _memory() -> str:
 
 def _kernels() -> str:
     from octavo import ops
+    from octavo.config.env import environment
 
+    if environment().isa:
+        ops.set_isa(environment().isa)
     return f"{ops.isa()} (this build and processor have: {', '.join(ops.available_isas())})"
 
 
