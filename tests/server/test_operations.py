@@ -246,6 +246,7 @@ def test_a102_a_killed_engine_ends_all_requests_and_comes_back() -> None:
         until(lambda: server.get("/health").status_code == 503)
         for thread in threads:
             thread.join(20)
+        assert server.metric("num_requests_running") == 0
         assert results["whole"].status_code == 503
         assert '"error"' in results["stream"].text
         assert results["stream"].text.endswith("data: [DONE]\n\n")

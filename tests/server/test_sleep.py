@@ -28,6 +28,9 @@ def test_a_model_sleeps_refuses_and_wakes(sleeper: Server, level: int) -> None:
     wanted = sleeper.chat("hi", max_tokens=5).json()["choices"]
     assert sleeper.post(f"/sleep?level={level}", None).status_code == 200
     assert is_sleeping(sleeper)
+    state = {1: "weights_offloaded", 2: "discard_all"}[level]
+    assert sleeper.metric("engine_sleep_state", sleep_state=state) == 1
+    assert sleeper.metric("engine_sleep_state", sleep_state="awake") == 0
     refused = sleeper.chat("hi", max_tokens=5)
     assert refused.status_code == 503
     assert refused.json()["error"]["type"] == "model_asleep_error"
@@ -36,6 +39,8 @@ def test_a_model_sleeps_refuses_and_wakes(sleeper: Server, level: int) -> None:
     assert is_sleeping(sleeper)
     assert sleeper.post("/wake_up?tags=kv_cache", None).status_code == 200
     assert not is_sleeping(sleeper)
+    assert sleeper.metric("engine_sleep_state", sleep_state="awake") == 1
+    assert sleeper.metric("cache_config_info", block_size=str(sleeper.engine.config.cache.block_size)) == 1
     assert sleeper.chat("hi", max_tokens=5).json()["choices"] == wanted
     assert sleeper.get("/ready").status_code == 200
 

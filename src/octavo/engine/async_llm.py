@@ -122,6 +122,16 @@ class AsyncLLM:
         """Whether the engine runs and is not being shut down; it may sleep."""
         return self._client.state is EngineState.READY and not self._draining
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine runs, though the server may be ending."""
+        return self._client.state is EngineState.READY
+
+    @property
+    def sleep_level(self) -> int:
+        """How deeply the model sleeps; 0: not at all."""
+        return self._rest.level
+
     def check_awake(self) -> None:
         """Refuse new work while the model sleeps.
 

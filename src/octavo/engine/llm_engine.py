@@ -154,6 +154,11 @@ class LLMEngine:
         return self.client.reset_prefix_cache()
 
     @property
+    def sleep_level(self) -> int:
+        """How deeply the model sleeps; 0: not at all."""
+        return self._rest.level
+
+    @property
     def is_sleeping(self) -> bool:
         """Whether requests are refused because something sleeps."""
         return self._rest.is_sleeping

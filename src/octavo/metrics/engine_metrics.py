@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,7 +22,10 @@ from octavo.metrics.buckets import (
     TOKEN_INTERVAL,
     one_two_five,
 )
+from octavo.metrics.inactive import INACTIVE, add_inactive
 from octavo.types.engine import SchedulerStats
+
+_Kind = TypeVar("_Kind", Counter, Gauge)
 
 # `*_created` series double the output and nobody reads them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -44,16 +48,10 @@ COUNTERS = (
     ("generation_tokens", "Tokens generated."),
     ("prompt_tokens_cached", "Prompt tokens taken from the prefix cache by requests that started."),
 )
-# Names of features that are off: present, and zero.
-INACTIVE_COUNTERS = (
-    ("external_prefix_cache_queries", "Prompt tokens looked up in an external cache."),
-    ("external_prefix_cache_hits", "Prompt tokens found in an external cache."),
-    ("mm_cache_queries", "Media items looked up in the processor cache."),
-    ("mm_cache_hits", "Media items found in the processor cache."),
-    ("spec_decode_num_drafts", "Drafts verified."),
-    ("spec_decode_num_draft_tokens", "Draft tokens proposed."),
-    ("spec_decode_num_accepted_tokens", "Draft tokens accepted."),
-)
+SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
+"""By level."""
+REASONS = ("capacity", "deferred")
+SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +89,22 @@ class EngineMetrics:
         self._prefix = prefix
         self._labels = {"model_name": model_name, "engine": engine}
         self._gauges = {name: self._gauge(name, text) for name, text in GAUGES}
-        self._counters = {name: self._counter(name, text) for name, text in COUNTERS + INACTIVE_COUNTERS}
-        self._success = self._success_counters()
+        self._counters = {name: self._counter(name, text) for name, text in COUNTERS}
+        self._success = self._labelled(
+            Counter, "request_success", "Requests that ended, by reason.", "finished_reason", FINISH_REASONS
+        )
         self._histograms = self._make_histograms(one_two_five(max_model_len))
-        self._waiting_by_reason()
+        self._reasons = self._labelled(
+            Gauge, "num_requests_waiting_by_reason", "Requests that wait, by reason.", "reason", REASONS
+        )
+        self._sleep = self._labelled(
+            Gauge, "engine_sleep_state", "1 for the state that the engine is in.", "sleep_state", SLEEP_STATES
+        )
+        self._sources = self._labelled(
+            Counter, "prompt_tokens_by_source", "Prompt tokens processed, by origin.", "source", SOURCES
+        )
+        self.on_sleep(0)
+        add_inactive(INACTIVE, self.registry, prefix, self._labels)
 
     def render(self) -> bytes:
         """The exposition text of all metrics."""
@@ -133,7 +143,14 @@ class EngineMetrics:
         """Tokens as clients are billed for them: a prompt once, however often a preemption made it run again."""
         self._counters["prompt_tokens"].inc(prompt)
         self._counters["prompt_tokens_cached"].inc(cached)
+        self._sources["local_cache_hit"].inc(cached)
+        self._sources["local_compute"].inc(prompt - cached)
         self._counters["generation_tokens"].inc(generation)
+
+    def on_sleep(self, level: int) -> None:
+        """How deeply the model sleeps; 0: not at all."""
+        for at, state in enumerate(SLEEP_STATES):
+            self._sleep[state].set(at == level)
 
     def on_engine_down(self) -> None:
         """Nothing runs in an engine that is gone."""
@@ -181,25 +198,12 @@ class EngineMetrics:
             **self._labels
         )
 
-    def _success_counters(self) -> dict[str, Counter]:
-        counter = Counter(
-            f"{self._prefix}:request_success",
-            "Requests that ended, by reason.",
-            [*self._labels, "finished_reason"],
-            registry=self.registry,
-        )
-        return {reason: counter.labels(**self._labels, finished_reason=reason) for reason in FINISH_REASONS}
-
-    def _waiting_by_reason(self) -> None:
-        gauge = Gauge(
-            f"{self._prefix}:num_requests_waiting_by_reason",
-            "Requests that wait, by reason.",
-            [*self._labels, "reason"],
-            registry=self.registry,
-        )
-        self._reasons = {
-            reason: gauge.labels(**self._labels, reason=reason) for reason in ("capacity", "deferred")
-        }
+    def _labelled(
+        self, kind: type[_Kind], name: str, text: str, label: str, values: tuple[str, ...]
+    ) -> dict[str, _Kind]:
+        """A child for each value of one more label, all of them there from the start."""
+        family = kind(f"{self._prefix}:{name}", text, [*self._labels, label], registry=self.registry)
+        return {value: family.labels(**self._labels, **{label: value}) for value in values}
 
     def _make_histograms(self, token_counts: tuple[float, ...]) -> dict[str, Histogram]:
         rows: list[tuple[str, str, tuple[float, ...]]] = [

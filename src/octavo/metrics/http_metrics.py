@@ -1,10 +1,21 @@
-"""What the HTTP face tells Prometheus, under the names of prometheus-fastapi-instrumentator that vLLM's boards use."""
+"""What the HTTP face and its process tell Prometheus, under the names of prometheus-fastapi-instrumentator that vLLM's boards use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    Summary,
+)
+
+from octavo.metrics.inactive import INACTIVE_HTTP, add_inactive
 
 _METHODS = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
 DURATIONS = (0.1, 0.5, 1.0)
@@ -68,6 +79,10 @@ class HttpMetrics:
             f"{prefix}:http_requests_open", "HTTP requests that are being answered.", registry=registry
         )
         self.num_open = 0
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        add_inactive(INACTIVE_HTTP, registry, prefix, {})
 
     def begin(self) -> None:
         """A request has come."""

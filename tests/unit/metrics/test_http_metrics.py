@@ -9,6 +9,9 @@ from octavo.metrics.together import render_together
 
 NAMES = {
     "vllm:http_requests_open": "gauge",
+    "vllm:websocket_connections": "counter",
+    "vllm:websocket_connections_active": "gauge",
+    "vllm:websocket_connection_duration_seconds": "histogram",
     "http_requests": "counter",
     "http_request_size_bytes": "summary",
     "http_response_size_bytes": "summary",
@@ -19,7 +22,11 @@ NAMES = {
 
 def test_names_are_those_of_existing_boards() -> None:
     text = render_together([HttpMetrics("vllm").registry]).decode()
-    assert {family.name: family.type for family in text_string_to_metric_families(text)} == NAMES
+    found = {family.name: family.type for family in text_string_to_metric_families(text)}
+    own = {name: kind for name, kind in found.items() if not name.startswith(("python_", "process_"))}
+    assert own == NAMES
+    assert found["process_resident_memory_bytes"] == "gauge"
+    assert "python_info" in found
 
 
 def test_a_call_is_counted_once_and_a_made_up_method_makes_no_series() -> None:

@@ -70,4 +70,5 @@ class ControlOfflineMixin:
             )
         from octavo.metrics.reader import read_metrics
 
+        self._metrics.on_sleep(self.llm_engine.sleep_level)
         return read_metrics(self._metrics.registry)

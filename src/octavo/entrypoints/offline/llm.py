@@ -77,14 +77,8 @@ class LLM(BeamSearchOfflineMixin, PoolingOfflineMixin, OfflineInferenceMixin, Co
 
 def _metrics_of(engine: LLMEngine) -> EngineMetrics:
     """Metrics that follow an engine from now on."""
-    from octavo.entrypoints.openai.stats import MetricsListener
-    from octavo.metrics import EngineMetrics
+    from octavo.entrypoints.openai.stats import MetricsListener, metrics_of
 
-    model = engine.config.model
-    metrics = EngineMetrics(
-        model.served_model_names[0],
-        prefix=engine.config.observability.metrics_prefix,
-        max_model_len=model.max_model_len,
-    )
+    metrics = metrics_of(engine.config)
     engine.add_listener(MetricsListener(metrics))
     return metrics

@@ -154,19 +154,14 @@ def make_state(engine: AsyncLLM, server_args: ServerArgs, beside: ServerState | 
     from octavo.entrypoints.openai.renderer import Renderer
     from octavo.entrypoints.openai.responses.archive import make_archive
     from octavo.entrypoints.openai.state import ServerState
-    from octavo.entrypoints.openai.stats import MetricsListener
-    from octavo.metrics import EngineMetrics
+    from octavo.entrypoints.openai.stats import MetricsListener, metrics_of
     from octavo.metrics.http_metrics import HttpMetrics
 
     tokenizer = engine.tokenizer
     assert tokenizer is not None
     config = engine.config
     templates = _given_template(server_args.chat_template) or tokenizer.chat_templates
-    metrics = EngineMetrics(
-        config.model.served_model_names[0],
-        prefix=config.observability.metrics_prefix,
-        max_model_len=config.model.max_model_len,
-    )
+    metrics = metrics_of(config)
     engine.add_listener(MetricsListener(metrics))
     state = ServerState(
         engine,

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from octavo.config import OctavoConfig
 from octavo.engine.stats import FinishedRequest, StepStats
 from octavo.metrics import EngineMetrics, RequestSummary
+
+
+def metrics_of(config: OctavoConfig) -> EngineMetrics:
+    """The metrics of an engine, all of them zero."""
+    metrics = EngineMetrics(
+        config.model.served_model_names[0],
+        prefix=config.observability.metrics_prefix,
+        max_model_len=config.model.max_model_len,
+    )
+    metrics.set_cache_info({name: str(value) for name, value in asdict(config.cache).items()})
+    return metrics
 
 
 class MetricsListener:

@@ -64,6 +64,10 @@ async def version() -> JSONResponse:
 
 async def metrics(request: Request) -> PlainTextResponse:
     state = server_state(request)
+    for each in state.all:
+        each.metrics.on_sleep(each.engine.sleep_level)
+        if not each.engine.is_alive:
+            each.metrics.on_engine_down()
     text = render_together([state.http.registry, *(each.metrics.registry for each in state.all)])
     return PlainTextResponse(text, media_type=METRICS_TYPE)
 
