@@ -32,7 +32,15 @@ def test_client(client: str, url: str) -> None:
         "LANGSMITH_TRACING": "false",
     }
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    command = [environment(client), "-m", "pytest", "-c", PACKAGES / "pytest.ini", "--confcutdir", PACKAGES]
+    command = [
+        environment(REQUIREMENTS / f"{client}.txt"),
+        "-m",
+        "pytest",
+        "-c",
+        PACKAGES / "pytest.ini",
+        "--confcutdir",
+        PACKAGES,
+    ]
     run = subprocess.run(
         [*command, PACKAGES / f"check_{client}.py"],
         env=kept | settings,
