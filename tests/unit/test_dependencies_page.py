@@ -30,6 +30,6 @@ def test_every_package_has_its_reason_and_no_other_is_listed() -> None:
 
 
 def test_extras_are_those_of_the_project() -> None:
-    listed = {row[0].strip("`"): [row[1].strip("`")] for row in rows("Extras")}
+    listed = {row[0].strip("`"): [one.strip("` ") for one in row[1].split(",")] for row in rows("Extras")}
     extras = PROJECT["optional-dependencies"]
     assert listed == {extra: [name_of(one) for one in needs] for extra, needs in extras.items()}

@@ -32,6 +32,7 @@ from octavo.entrypoints.openai.pooling_routes import add_pooling_routes
 from octavo.entrypoints.openai.protocol.chat import ChatCompletion
 from octavo.entrypoints.openai.protocol.completion import Completion
 from octavo.entrypoints.openai.state import ServerState
+from octavo.entrypoints.openai.traces import traces_to
 from octavo.entrypoints.web import site
 from octavo.version import __version__
 
@@ -113,6 +114,10 @@ def build_app(state: ServerState, api_keys: tuple[str, ...] = ()) -> FastAPI:
         app.get("/server_info")(operations.server_info)
     install_error_handlers(app)
     _add_middleware(app, state, api_keys)
+    if args.otlp_traces_endpoint:
+        traces = traces_to(args.otlp_traces_endpoint)
+        for each in state.all:
+            each.engine.add_listener(traces)
     return app
 
 

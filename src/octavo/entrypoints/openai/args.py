@@ -119,6 +119,8 @@ class ServerArgs:
     may say less."""
     access_log: str = flag("none", choices=("none", "text", "json"))
     """A line for each request (no bodies, no keys), as text or as JSON."""
+    otlp_traces_endpoint: str | None = None
+    """URL of an OpenTelemetry collector (OTLP over HTTP, `http://HOST:4318/v1/traces`) that gets a span a request."""
     disable_access_log_for_endpoints: tuple[str, ...] | list[str] = flag(())
     """Paths that are not logged, such as /health and /metrics."""
     enable_server_info: bool = False
